@@ -1,0 +1,1 @@
+"""Pure: a run directory in, a Report out."""

@@ -1,0 +1,1 @@
+"""The verbs: one short file each; the only room that prints."""

@@ -1,0 +1,1 @@
+"""Sends requests on time and records what comes back."""

@@ -1,0 +1,1 @@
+"""One file per engine: what is known about it, as data."""

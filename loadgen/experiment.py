@@ -1,0 +1,1 @@
+"""An experiment: arms x repeats, driven and scraped, block by block."""

@@ -1,0 +1,1 @@
+"""Pure: a Report in, text, JSON, HTML or Prometheus text out."""

@@ -1,0 +1,1 @@
+"""One engine process: start, facts, metrics, stop."""

@@ -1,0 +1,1 @@
+"""Pure: one file per foreign trace format."""

@@ -1,0 +1,1 @@
+"""Pure: a scenario in, a plan out. No network, no clock."""
