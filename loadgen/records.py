@@ -80,6 +80,7 @@ class Plan(Record, frozen=True, kw_only=True):
     scenario: str
     seed: int
     digest: str  # over stages, lengths, due times and run keys; not over salts
+    endpoint: Literal["completions", "chat"] = "completions"
     stages: tuple[StagePlan, ...]
     notes: tuple[str, ...] = ()  # e.g. "dropped 12 of 400 trace rows: input_tokens > 1500"
 

@@ -1,1 +1,0 @@
-"""An experiment: arms x repeats, driven and scraped, block by block."""

@@ -1,0 +1,1 @@
+"""An experiment: arms x repeats, block by block, each block driven and scraped and stored."""
