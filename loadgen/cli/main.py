@@ -1,0 +1,70 @@
+"""`loadgen VERB`: finds the verb's file when it is asked for, and turns errors into one clear line and an exit code."""
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from loadgen import __version__
+from loadgen.errors import LoadgenError
+
+VERBS = {
+    "compare": "measure two arms with the same traffic and say whether the second pays",
+    "run": "drive one server that already runs and report",
+    "report": "render a run directory's report again",
+    "plan": "print what a scenario will send, before anything is sent",
+    "serve": "start one arm of an engine and say what it really is",
+    "facts": "say what a running server really is, as JSON",
+}
+
+
+class Verbs(click.Group):
+    """A group that imports a verb's module only when that verb is run, so that `--help` stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb's command; None if there is no such verb."""
+        if cmd_name not in VERBS:
+            return None
+        command = importlib.import_module(f"loadgen.cli.{cmd_name}").command
+        if not isinstance(command, click.Command):
+            raise TypeError(f"loadgen.cli.{cmd_name}.command is not a click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table itself, without importing the verbs."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="loadgen")
+def program() -> None:
+    """Does KV-cache quantization pay on this engine, this GPU and this traffic? loadgen answers by measurement.
+
+    Exit codes: 0 done, 1 a gate failed, 2 a mistake in what was asked, 3 a run that could not be carried out.
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the verb in `argv` (default: the command line) and exits."""
+    try:
+        code = program.main(args=argv, prog_name="loadgen", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(3)
+    except LoadgenError as error:
+        for line in str(error).splitlines() or ["failed"]:
+            click.echo(f"loadgen: {line}" if not line.startswith("  ") else line, err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)

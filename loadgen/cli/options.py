@@ -1,0 +1,80 @@
+"""Options that several verbs share, and what they become."""
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from loadgen.errors import UserError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+REACH = (
+    click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Run directory [runs/SCENARIO-TIME]."),
+    click.option(
+        "--transport",
+        type=click.Choice(["lean", "httpx"]),
+        default="lean",
+        show_default=True,
+        help="lean: loadgen's own; httpx: stock, for HTTP proxies.",
+    ),
+    click.option("--api-key-env", metavar="NAME", help="Environment variable that holds the bearer token."),
+    click.option("--connect-timeout", type=click.FloatRange(min=0, min_open=True), default=10.0, show_default=True),
+    click.option("--read-timeout", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True),
+    click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="CA bundle for https."),
+    click.option("--insecure", is_flag=True, help="Do not verify the server's certificate."),
+    click.option(
+        "--scrape-interval", type=click.FloatRange(min=0.05), default=0.25, show_default=True, help="Seconds."
+    ),
+    click.option("--start-timeout", type=click.FloatRange(min=1), default=1800.0, show_default=True, help="Seconds."),
+)
+
+
+def with_reach(function: F) -> F:
+    """Adds the options of REACH."""
+    for option in reversed(REACH):
+        function = option(function)
+    return function
+
+
+def command_line() -> str:
+    """The command as typed, to be run again."""
+    return shlex.join(["loadgen", *sys.argv[1:]])
+
+
+def run_folder(out: Path | None, scenario: str) -> Path:
+    """`out`, or a new folder under runs/ named after the scenario and the time."""
+    if out is not None:
+        return out
+    return Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', scenario)}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+def bearer(api_key_env: str | None) -> dict[str, str]:
+    """The Authorization header from the environment. Raises UserError if the variable is not set."""
+    if api_key_env is None:
+        return {}
+    token = os.environ.get(api_key_env, "")
+    if not token:
+        raise UserError(f"--api-key-env: {api_key_env}: not set in the environment; export {api_key_env}=... first")
+    return {"Authorization": f"Bearer {token}"}
+
+
+def server_url(text: str, option: str) -> str:
+    """A server's root URL: without a trailing / or /v1. Raises UserError unless it is http or https with a host."""
+    if not re.fullmatch(r"https?://[^\s/]+(/[^\s?#]*)?", text):
+        raise UserError(f"{option}: {text}: not a server URL; give one such as http://127.0.0.1:8000")
+    return re.sub(r"/(v1/?)?$", "", text.rstrip("/") + "/")
+
+
+def pairs(items: tuple[str, ...], option: str) -> dict[str, str]:
+    """`KEY=VALUE` items as a dict. Raises UserError for an item without `=`."""
+    bad = [item for item in items if "=" not in item or item.startswith("=")]
+    if bad:
+        raise UserError(*(f"{option}: {item}: needs KEY=VALUE, such as {option} max-num-seqs=8" for item in bad))
+    return {key.lstrip("-"): value for key, value in (item.split("=", 1) for item in items)}

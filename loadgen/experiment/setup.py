@@ -1,0 +1,122 @@
+"""What an experiment is given: the plan, the arms, the order, and how servers are reached."""
+
+import importlib.metadata
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Literal
+
+import loadgen
+from loadgen.errors import UserError
+from loadgen.experiment.order import order
+from loadgen.records import ArmSpec, ExperimentManifest, Plan, Slo
+from loadgen.server.host import host_facts
+from loadgen.store import read_experiment, read_once, write_once
+
+Restart = Literal["each-block", "never"]
+
+PACKAGES = ("httpx", "httptools", "asyncio-throttle", "numpy", "scipy", "msgspec", "prometheus-client", "click")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How servers are reached and waited for. Nothing here changes what is sent."""
+
+    headers: Mapping[str, str] = field(default_factory=dict)
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 600.0
+    start_timeout_s: float = 1800.0
+    scrape_interval_s: float = 0.25
+    transport: Literal["lean", "httpx"] = "lean"
+    ca_file: str | None = None
+    insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """An experiment ready to be conducted; `done` are the positions in the order that need no more driving."""
+
+    root: Path
+    manifest: ExperimentManifest
+    plan: Plan
+    reach: Reach
+    done: frozenset[int] = frozenset()
+
+
+def restart_for(arms: tuple[ArmSpec, ...], asked: Restart | None) -> Restart:
+    """`each-block` unless asked otherwise; `never` where no arm is ours to restart.
+
+    Raises UserError where `each-block` is asked of servers that loadgen did not start.
+    """
+    ours = [arm for arm in arms if arm.url is None]
+    if not ours:
+        if asked == "each-block":
+            raise UserError("--restart: each-block: loadgen did not start these servers; use 'never' or leave it out")
+        return "never"
+    return asked or "each-block"
+
+
+def create(
+    *,
+    root: Path,
+    command: str,
+    scenario: tuple[str, str],
+    plan: Plan,
+    arms: tuple[ArmSpec, ...],
+    repeats: int,
+    restart: Restart,
+    slo: Slo,
+    reach: Reach,
+) -> Setup:
+    """Makes the run directory `root` with its manifest and plan. `scenario` = (name, text).
+
+    Raises UserError if `root` already holds something, ExperimentError if the disk refuses.
+    """
+    if root.exists() and any(root.iterdir()):
+        raise UserError(f"--out: {root}: already holds files; give a new folder, or --resume {root} to go on with it")
+    manifest = ExperimentManifest(
+        loadgen=loadgen.__version__,
+        command=re.sub(r"//[^/@\s]+@", "//", command),
+        scenario=scenario[0],
+        scenario_text=scenario[1],
+        plan_digest=plan.digest,
+        arms=arms,
+        order=order(len(arms), repeats),
+        restart=restart,
+        slo=slo,
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        client_host=host_facts(),
+        packages=_packages(),
+        plan_notes=plan.notes,
+    )
+    write_once(root, manifest)
+    write_once(root, plan)
+    return Setup(root=root, manifest=manifest, plan=plan, reach=reach)
+
+
+def resume(root: Path, reach: Reach) -> Setup:
+    """An interrupted experiment, to go on with. Blocks that ended `complete` are not driven again.
+
+    Raises UserError if `root` is no run directory or its plan is gone.
+    """
+    manifest, plan = read_once(root, ExperimentManifest), read_once(root, Plan)
+    if manifest is None or plan is None:
+        raise UserError(f"--resume: {root}: no experiment.json and plan.json there; give the folder of an earlier run")
+    complete = (b.manifest.order for b in read_experiment(root).blocks if b.end and b.end.how == "complete")
+    return Setup(root=root, manifest=manifest, plan=plan, reach=reach, done=frozenset(complete))
+
+
+def nonce(manifest: ExperimentManifest) -> str:
+    """What makes this experiment's prompts differ from an earlier one's on a server with a warm prefix cache."""
+    return blake2b(f"{manifest.plan_digest} {manifest.started_at}".encode(), digest_size=6).hexdigest()
+
+
+def _packages() -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for name in PACKAGES:
+        versions[name] = importlib.metadata.version(name)
+    return versions
