@@ -4,8 +4,9 @@
     .venv-vllm/bin/python deploy/vllm/tiny_model.py .cache/tiny
 
 The shape makes the KV cache, not the weights, the cost: 8 layers x 8 KV heads x head size 128 hold 32 KiB of KV per
-token in bf16, beside about 12 million parameters. Nothing is downloaded: the tokenizer is trained, in a second or two, on
-the language reference that Python ships as `pydoc_data.topics`. Needs the `tokenizers` package, which vLLM brings.
+token in bf16, beside about 12 million parameters. Nothing is downloaded: the tokenizer is trained, in less than a
+second, on the language reference that Python ships as `pydoc_data.topics`. Needs the `tokenizers` package, which vLLM
+brings.
 """
 
 import argparse

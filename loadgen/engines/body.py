@@ -16,9 +16,9 @@ def request_body(
 ) -> bytes:
     """A request for a greedy stream of `output_tokens` tokens that ends with the usage counts.
 
-    `prompt`: token ids, where the engine takes them and the endpoint is "completions", else text. The output's length is
-    forced only where the engine has fields for it; elsewhere `output_tokens` is a limit. Raises ValueError for token
-    ids that cannot be sent.
+    `prompt`: token ids, where the engine takes them and the endpoint is "completions", else text. The output's length
+    is forced only where the engine has fields for it; elsewhere `output_tokens` is a limit. Raises ValueError for
+    token ids that cannot be sent.
     """
     body: dict[str, Any] = {"model": model}
     if endpoint == "chat":

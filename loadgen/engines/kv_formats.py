@@ -15,8 +15,8 @@ from dataclasses import dataclass
 class KvFormat:
     """One format: bits of each K and V value, and bytes of metadata per head and token (K and V together).
 
-    `block_values`: where each so many values share a one-byte scale. `keeps_edges`: the engine leaves the first and last
-    two layers unquantized, so that the whole cache shrinks by less than `ratio` says.
+    `block_values`: where each so many values share a one-byte scale. `keeps_edges`: the engine leaves the first and
+    last two layers unquantized, so that the whole cache shrinks by less than `capacity_ratio` says.
     """
 
     key_bits: float

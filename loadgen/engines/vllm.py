@@ -69,8 +69,8 @@ ENGINE = Engine(
             to_version=(0, 33),
             device="cpu",
             dtypes=NO_CPU_KERNEL,
-            sentence="the CPU backend has no kernel for {dtype}: vLLM {version} accepts it, reports a larger cache and "
-            "computes garbage; use fp8, or vLLM 0.33, which refuses it",
+            sentence="the CPU backend has no kernel for {dtype}: vLLM {version} accepts it and reports a larger cache, "
+            "but what it computes is wrong; use fp8 (vLLM 0.33 refuses {dtype})",
         ),
         KnownWrong(
             # https://github.com/vllm-project/vllm/pull/14221

@@ -80,7 +80,9 @@ LOG = LogPatterns(
     ),
     backend_details={
         "FLASH_ATTN": re.compile(r"^Using FlashAttention version \d"),
-        "FLASHINFER": re.compile(r"^FlashInfer resolved query dtypes:|^Using FlashInfer \w+ backend for NVFP4 KV cache"),
+        "FLASHINFER": re.compile(
+            r"^FlashInfer resolved query dtypes:|^Using FlashInfer \w+ backend for NVFP4 KV cache"
+        ),
     },
     backend_names=BACKEND_NAMES,
     capacity_tokens=(re.compile(r"^(?P<device>[A-Za-z]+)(?: \+ host)? KV cache size: (?P<count>[\d,]+) tokens"),),

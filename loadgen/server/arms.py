@@ -121,9 +121,7 @@ def _shared_flags(engine: Engine, shared: Path | None, deploy: Path, complaints:
         return {}
 
 
-def _arm(
-    text: str, engine: Engine, deploy: Path, common: dict[str, str], complaints: list[str]
-) -> ArmSpec | None:
+def _arm(text: str, engine: Engine, deploy: Path, common: dict[str, str], complaints: list[str]) -> ArmSpec | None:
     if not _is_started(text):
         name, equals, url = text.partition("=")
         if not equals or not _NAME.fullmatch(name):
@@ -195,7 +193,8 @@ def _logged(arms: list[ArmSpec], logs: Mapping[str, str], complaints: list[str])
 def _conflicts(arm: ArmSpec, overrides: Mapping[str, str]) -> list[str]:
     own = [key for key in overrides if _flag(key) in arm.flags]
     return [
-        f"--set {key}={overrides[key]}: arm {arm.name} sets {_flag(key)} itself ({arm.flags[_flag(key)]})" for key in own
+        f"--set {key}={overrides[key]}: arm {arm.name} sets {_flag(key)} itself ({arm.flags[_flag(key)]})"
+        for key in own
     ]
 
 

@@ -14,9 +14,10 @@ from loadgen.server.arms import looks_like_folder
 
 
 def engine_python(engine: Engine, environ: Mapping[str, str] = os.environ) -> Path:
-    """The Python that has the engine: LOADGEN_VLLM_PYTHON (for vLLM), .venv-vllm here or beside the package, or this one.
+    """The Python that has the engine.
 
-    Raises UserError for a variable that names no program, ServerError where the engine is nowhere.
+    For vLLM: LOADGEN_VLLM_PYTHON, else .venv-vllm here or beside the package, else the one that runs loadgen. Raises
+    UserError for a variable that names no program, ServerError where the engine is nowhere.
     """
     variable = f"LOADGEN_{engine.name.upper()}_PYTHON"
     if asked := environ.get(variable):

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 
@@ -148,19 +149,25 @@ async def supervised(
     ours, theirs = socket.socketpair()
     with ours, log_path.open("wb") as output:
         with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervise.__file__, str(grace_s), *argv],
-                stdin=theirs,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=dict(environment),
-                start_new_session=True,
-            )
+            process = _start(argv, environment, grace_s, stdin=theirs.fileno(), output=output)
         try:
             yield process, await asyncio.to_thread(_told_pid, ours)
         finally:
             ours.close()  # the supervisor sees this and ends the engine, whatever becomes of us now
             await asyncio.shield(asyncio.to_thread(_wait, process, grace_s + supervise.KILL_WAIT_S + 5))
+
+
+def _start(
+    argv: Sequence[str], environment: Mapping[str, str], grace_s: float, *, stdin: int, output: BinaryIO
+) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", supervise.__file__, str(grace_s), *argv],
+        stdin=stdin,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=dict(environment),
+        start_new_session=True,
+    )
 
 
 def _told_pid(ours: socket.socket) -> int:
@@ -222,6 +229,11 @@ async def _answers(client: httpx.AsyncClient, url: str) -> bool:
         return False
 
 
+def log_text(path: Path) -> str:
+    """A server's log, whole; bytes that are no UTF-8 are replaced."""
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
 def _tail(path: Path, most_bytes: int) -> str:
     with path.open("rb") as file:
         file.seek(0, os.SEEK_END)
@@ -235,5 +247,4 @@ def _died(name: str, code: int, log_path: Path) -> ServerError:
         killed = code - 128
         how = f"was killed by signal {killed}"
         how += " (by the system, when memory ran out?)" if killed == signal.SIGKILL else ""
-    text = log_path.read_text(encoding="utf-8", errors="replace")
-    return ServerError(f"arm {name}: the server {how}; its log: {log_path}", log.telling_lines(text))
+    return ServerError(f"arm {name}: the server {how}; its log: {log_path}", log.telling_lines(log_text(log_path)))

@@ -3,8 +3,8 @@
     python supervise.py GRACE_S PROGRAM [ARGUMENT ...]
 
 Standard input is one end of a socket pair whose other end only loadgen holds. When that end closes, for whatever reason
-(loadgen asks for a stop, ends, crashes, is killed with `kill -9`), the engine's process group gets TERM, and whatever is
-left after GRACE_S seconds gets KILL. A parent-death signal alone would not do: it is per process, cleared for
+(loadgen asks for a stop, ends, crashes, is killed with `kill -9`), the engine's process group gets TERM, and whatever
+is left after GRACE_S seconds gets KILL. A parent-death signal alone would not do: it is per process, cleared for
 grandchildren, and fires when the thread that forked ends. Here the supervisor is the "subreaper" (Linux): the engine's
 orphans become its children wherever they hid, so it finds them all. If the supervisor itself is killed, the engine's
 first process gets KILL as a parent-death signal.
