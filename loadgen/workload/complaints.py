@@ -33,7 +33,7 @@ PLAINER = {
     "dict_type": "should be a mapping of keys",
     "tuple_type": "should be a list",
     "string_type": "should be text, in quotes if it looks like something else",
-    "string_pattern_mismatch": "should begin with a letter or digit and hold letters, digits, dot, dash, underscore only",
+    "string_pattern_mismatch": "should be of letters, digits, dot, dash, underscore, beginning with a letter or digit",
 }
 AT_LEAST = ("greater than or equal to", "at least")
 AT_MOST = ("less than or equal to", "at most")
@@ -51,7 +51,11 @@ def _line(path: Path, document: Document, entry: Any) -> tuple[int, str]:
     number = document.line(place)
     where = str(path) if number is None else f"{path}:{number}"
     value, present = _value(document.data, place)
-    shown = [_shown(value)] if present and kind not in ("extra_forbidden", "invalid_key") and not isinstance(value, dict | list) else []
+    shown = (
+        [_shown(value)]
+        if present and kind not in ("extra_forbidden", "invalid_key") and not isinstance(value, dict | list)
+        else []
+    )
     return number or 0, ": ".join((where, dotted(place), *shown, _should(kind, entry["msg"], place)))
 
 

@@ -5,6 +5,7 @@ Strict where YAML and pydantic are lax: `yes`, `"12"` and `true` are not numbers
 
 import math
 import re
+from itertools import pairwise
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
@@ -88,8 +89,7 @@ class Quantiles(Keys):
         table = dict(sorted(value.items()))
         if 100 not in table:
             raise wrong("should give the quantile 100, the maximum: without it lengths have no bound")
-        steps = list(table.items())
-        for (low, fewer), (high, more) in zip(steps, steps[1:], strict=False):
+        for (low, fewer), (high, more) in pairwise(table.items()):
             if more < fewer:
                 raise wrong(f"should not fall: quantile {low:g} is {fewer} tokens, quantile {high:g} is {more}")
         return table

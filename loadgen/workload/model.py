@@ -26,15 +26,19 @@ class SharedPrefix(Keys):
     """A prefix that groups of requests have in common."""
 
     tokens: Tokens = Field(description="length of the prefix; input_tokens include it")
-    groups: Count = Field(1, description="number of different prefixes; requests take them in turn")
+    groups: Count = Field(default=1, description="number of different prefixes; requests take them in turn")
 
 
 class TraceSource(Keys):
     """A production trace that gives lengths, times and shared prefixes."""
 
     path: Path = Field(description="file, relative to the scenario file, then to the working directory; $VARS expand")
-    format: Literal["auto", "azure", "mooncake"] = Field("auto", description="auto looks at the file's first line")
-    window: tuple[Instant, Instant] | None = Field(None, description="[from, to): keep rows of this part of the trace")
+    format: Literal["auto", "azure", "mooncake"] = Field(
+        default="auto", description="auto looks at the file's first line"
+    )
+    window: tuple[Instant, Instant] | None = Field(
+        default=None, description="[from, to): keep rows of this part of the trace"
+    )
 
     @field_validator("path", mode="before")
     @classmethod
@@ -63,19 +67,24 @@ class TraceSource(Keys):
 class Workload(Keys):
     """What requests look like, whatever stage sends them."""
 
-    endpoint: Literal["completions", "chat"] = Field("completions", description="/v1/completions or the chat endpoint")
-    input_tokens: Lengths | None = Field(None, description=INPUT)
-    output_tokens: Lengths | None = Field(None, description=OUTPUT)
-    shared_prefix: SharedPrefix | None = Field(None, description=PREFIX)
-    trace: TraceSource | None = Field(None, description="take lengths (and times, with speed) from a trace instead")
-    max_input_tokens: Tokens | None = Field(None, description="longest prompt the server can take; see fit")
+    endpoint: Literal["completions", "chat"] = Field(
+        default="completions", description="/v1/completions or the chat endpoint"
+    )
+    input_tokens: Lengths | None = Field(default=None, description=INPUT)
+    output_tokens: Lengths | None = Field(default=None, description=OUTPUT)
+    shared_prefix: SharedPrefix | None = Field(default=None, description=PREFIX)
+    trace: TraceSource | None = Field(
+        default=None, description="take lengths (and times, with speed) from a trace instead"
+    )
+    max_input_tokens: Tokens | None = Field(default=None, description="longest prompt the server can take; see fit")
     fit: Literal["drop", "cap"] = Field(
-        "drop",
+        default="drop",
         description="what becomes of prompts above max_input_tokens: drop leaves them out (trace rows are removed, "
         "tables are drawn at or below the bound), cap cuts them to it; either is counted in the plan's notes",
     )
     max_output_tokens: Tokens | None = Field(
-        None, description="outputs above this are cut to it, as a server's own cap would; counted in the plan's notes"
+        default=None,
+        description="outputs above this are cut to it, as a server's own cap would; counted in the plan's notes",
     )
 
 
@@ -83,28 +92,39 @@ class Stage(Keys):
     """One way of sending: closed loop (concurrency), open loop (rate), or a trace's own times (speed)."""
 
     name: str = Field(pattern=NAME, max_length=40, description="letters, digits, dot, dash, underscore; unique")
-    concurrency: Whole | None = Field(None, ge=1, le=100_000, description="closed loop: requests kept in flight")
-    rate: Number | None = Field(None, gt=0, le=1e6, description="open loop: requests per second, whatever comes back")
-    burstiness: Number | None = Field(
-        None, ge=0, le=100, description="with rate: coefficient of variation of the gaps; 0 even, 1 Poisson (default)"
+    concurrency: Whole | None = Field(
+        default=None, ge=1, le=100_000, description="closed loop: requests kept in flight"
     )
-    speed: Number | None = Field(None, gt=0, le=1e6, description="with a trace: its own times; 2 is twice as fast")
-    requests: Count | None = Field(None, description="how many to send; together with duration whichever ends first")
+    rate: Number | None = Field(
+        default=None, gt=0, le=1e6, description="open loop: requests per second, whatever comes back"
+    )
+    burstiness: Number | None = Field(
+        default=None,
+        ge=0,
+        le=100,
+        description="with rate: coefficient of variation of the gaps; 0 even, 1 Poisson (default)",
+    )
+    speed: Number | None = Field(
+        default=None, gt=0, le=1e6, description="with a trace: its own times; 2 is twice as fast"
+    )
+    requests: Count | None = Field(
+        default=None, description="how many to send; together with duration whichever ends first"
+    )
     duration: Seconds | None = Field(
-        None,
+        default=None,
         description="closed loop: stop sending after this (arms then do equal time, not equal work); "
         "rate, speed: length of the schedule",
     )
     warmup: Whole | None = Field(
-        None,
+        default=None,
         ge=0,
         le=100_000,
         description="requests sent first and not measured; default one wave: concurrency, or one second's worth of "
         "the rate and at least 2",
     )
-    input_tokens: Lengths | None = Field(None, description="instead of the workload's")
-    output_tokens: Lengths | None = Field(None, description="instead of the workload's")
-    shared_prefix: SharedPrefix | None = Field(None, description="instead of the workload's; null for none")
+    input_tokens: Lengths | None = Field(default=None, description="instead of the workload's")
+    output_tokens: Lengths | None = Field(default=None, description="instead of the workload's")
+    shared_prefix: SharedPrefix | None = Field(default=None, description="instead of the workload's; null for none")
 
 
 class Limit(Keys):
@@ -116,9 +136,9 @@ class Limit(Keys):
 class SloKeys(Keys):
     """What a request must meet to count towards goodput."""
 
-    ttft: Seconds | None = Field(None, description="time to first token")
-    tpot: Seconds | None = Field(None, description="time per output token after the first")
-    e2e: Seconds | None = Field(None, description="whole request")
+    ttft: Seconds | None = Field(default=None, description="time to first token")
+    tpot: Seconds | None = Field(default=None, description="time per output token after the first")
+    e2e: Seconds | None = Field(default=None, description="whole request")
 
     def record(self) -> records.Slo:
         """The same bounds as the record that analysis reads."""
@@ -129,14 +149,14 @@ class Scenario(Keys):
     """A named traffic: what is sent, in which stages, how often."""
 
     name: str = Field(pattern=NAME, max_length=60, description="letters, digits, dot, dash, underscore")
-    description: str = Field("", description="one sentence: what it stresses")
-    source: str = Field("", description="where its numbers come from")
-    seed: Whole = Field(1, ge=0, description="lengths, times and contents follow from it")
-    repeats: Whole = Field(4, ge=1, le=1000, description="blocks per arm; a comparison needs at least 2")
+    description: str = Field(default="", description="one sentence: what it stresses")
+    source: str = Field(default="", description="where its numbers come from")
+    seed: Whole = Field(default=1, ge=0, description="lengths, times and contents follow from it")
+    repeats: Whole = Field(default=4, ge=1, le=1000, description="blocks per arm; a comparison needs at least 2")
     workload: Workload = Field(description="what requests look like")
     stages: tuple[Stage, ...] = Field(description="sent one after the other", json_schema_extra={"minItems": 1})
-    limit: Limit | None = Field(None, description="a cap on the request rate")
-    slo: SloKeys = Field(SloKeys(), description="bounds for goodput: seconds, or with a unit (200ms)")
+    limit: Limit | None = Field(default=None, description="a cap on the request rate")
+    slo: SloKeys = Field(default=SloKeys(), description="bounds for goodput: seconds, or with a unit (200ms)")
 
     @model_validator(mode="wrap")
     @classmethod
@@ -166,7 +186,7 @@ class Scenario(Keys):
 
     def _unreachable(self) -> list[Complaint]:
         bound = self.workload.max_input_tokens
-        places = [(("workload",), self.workload.input_tokens)]
+        places: list[tuple[tuple[str | int, ...], Lengths | None]] = [(("workload",), self.workload.input_tokens)]
         places += [(("stages", number), stage.input_tokens) for number, stage in enumerate(self.stages)]
         return [
             Complaint((*place, "input_tokens"), f"should go down to workload.max_input_tokens ({bound}) at least")
