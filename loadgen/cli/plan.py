@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from loadgen.quantities import text
 from loadgen.records import Plan, StagePlan
 from loadgen.traces.read import read_trace
 from loadgen.workload.demand import Demand, Speeds, demand
@@ -116,23 +117,23 @@ def _levels(tokens: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
 
 
 def _demands(demands: list[Demand]) -> Table:
-    table = _table("\nKV cache wanted", "stage", "in flight", "peak tokens", "mean tokens", "tokens per request")
+    table = _table("\nKV cache wanted", "stage", "in flight", "peak tokens", "mean tokens", "prompt reused")
     for one in demands:
-        figures = (one.in_flight, one.peak_tokens, one.mean_tokens, one.request_tokens)
-        table.add_row(one.stage, *(f"{figure:,.0f}" for figure in figures))
+        figures = (one.in_flight, one.peak_tokens, one.mean_tokens)
+        table.add_row(one.stage, *(f"{figure:,.0f}" for figure in figures), text(one.reused_ratio, "ratio"))
     return table
 
 
 def _capacity_lines(demands: list[Demand], capacity: int | None, speeds: Speeds, block: int) -> list[str]:
     lines = [
-        f"peak: every request in flight at its full length, in blocks of {block}; open loops and means assume "
-        f"{speeds.prefill_tokens_per_s:,.0f} prefill tokens/s and {speeds.decode_gap_s * 1e3:g} ms per output token"
+        f"assumed: {speeds.prefill_tokens_per_s:,.0f} prefill tokens/s, {text(speeds.decode_gap_s, 's')} per output "
+        f"token, no queueing, blocks of {text(block, 'tokens')}; at the peak each request has its full length"
     ]
     if capacity is None:
         return lines
     for one in demands:
         share = f"{one.held(capacity):,} of {one.in_flight:,}"
-        lines.append(f"{one.stage}: a capacity of {capacity:,} tokens holds {share} requests at full length")
+        lines.append(f"{one.stage}: a capacity of {capacity:,} tokens holds {share} requests of the peak")
     return lines
 
 
@@ -159,7 +160,7 @@ def _summary(plan: Plan, demands: list[Demand], capacity: int | None, rows: int)
                 "in_flight": one.in_flight,
                 "peak_tokens": one.peak_tokens,
                 "mean_tokens": round(one.mean_tokens, 1),
-                "request_tokens": round(one.request_tokens, 1),
+                "reused_ratio": round(one.reused_ratio, 4),
                 "capacity_tokens": capacity,
                 "held": None if capacity is None else one.held(capacity),
             },

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from loadgen.errors import UserError
+from loadgen.quantities import text
 from loadgen.records import Trace, TraceRow
 from loadgen.traces import azure, mooncake
 from loadgen.traces.rows import Format, Row, shown
@@ -105,6 +106,6 @@ def _notes(kept: list[Row], disorder: int) -> Iterator[str]:
     batched = sum(count for count in Counter(row.at_ns for row in kept).values() if count > 1)
     if batched > len(kept) / 2:
         yield (
-            f"{batched / len(kept):.0%} of the rows share their instant with others: the trace's clock is coarse, and "
-            "replaying its times sends requests in batches (tails of TTFT are then those of batches)"
+            f"{text(batched / len(kept), 'ratio')} of the rows share their instant with others: the trace's clock is "
+            "coarse, and replaying its times sends requests in batches (tails of TTFT are then those of batches)"
         )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from loadgen.quantities import text
 from loadgen.records import Run, TraceRow
 from loadgen.workload import lengths
 from loadgen.workload.model import Scenario, SharedPrefix, Stage
@@ -40,7 +41,7 @@ def drawn(
     outputs = lengths.draw(specs[1], count, generator(scenario.seed, stage.name, f"{purpose}output_tokens"))
     notes = []
     if most is not None and (share := lengths.share_within(specs[0], most)) < 1:
-        notes.append(f"{1 - share:.1%} of the given input_tokens lie above {most:,} and are left out")
+        notes.append(f"{text(1 - share, 'ratio')} of the given input_tokens lie above {most:,} and are left out")
     inputs, cut_inputs = _cut(inputs, work.max_input_tokens, "prompts")
     outputs, cut_outputs = _cut(outputs, work.max_output_tokens, "outputs")
     notes += cut_inputs + cut_outputs

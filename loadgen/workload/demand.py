@@ -1,19 +1,20 @@
 """How many KV-cache tokens a stage will hold, before anything is sent. Pure.
 
-A request holds its prompt and what it has generated so far. `peak_tokens` is the worst case: every request in flight at
-its full length (prompt + output). `mean_tokens` weights by time: the whole prompt from admission on, and half of the
-output on average while decoding. Tokens of a prefix that several requests in flight share are counted once in the
-peak (a server with prefix caching holds them once), and in each request in the mean. Engines hand out whole blocks:
-with `block_tokens` above 1 each request is rounded up to them.
+Who is in flight together depends on how fast a server is, so two speeds are assumed (`Speeds`) and the stage is played
+through: a closed loop admits the next request when one ends, an open loop admits each when it is due. Queueing in the
+server is not modelled: a saturated server holds as much as it can, and an open loop then lasts longer.
 
-Closed loop: in flight are `concurrency` consecutive requests; the peak is the largest such sum and assumes nothing.
-Open loop: how long a request stays depends on the server, so speeds are assumed (`Speeds`) and queueing is not: a
-saturated server holds more. The mean is weighted with the same speeds in both.
+A request holds its prompt from admission on and what it has generated so far. `peak_tokens` takes every request in
+flight at its full length (prompt + output): the worst case. `mean_tokens` is the average over time, from the first
+admission to the last. Tokens of a prefix that several requests in flight share count once, as a server with prefix
+caching holds them once. Engines hand out whole blocks: with `block_tokens` above 1 each request is rounded up to them.
 """
 
+import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from loadgen.records import Request, StagePlan
 from loadgen.workload.prompts import UNIQUE
@@ -21,99 +22,129 @@ from loadgen.workload.prompts import UNIQUE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speeds:
-    """How fast a server is assumed to be where the plan alone does not tell what is in flight."""
+    """How fast a server is assumed to be."""
 
     prefill_tokens_per_s: float = 10_000.0
     decode_gap_s: float = 0.020
 
+    def prefill_s(self, request: Request) -> float:
+        """From admission to the first token."""
+        return request.prompt_tokens / self.prefill_tokens_per_s
+
     def stay_s(self, request: Request) -> float:
         """From admission to the last token: prompt / prefill speed + output x gap."""
-        return request.prompt_tokens / self.prefill_tokens_per_s + request.output_tokens * self.decode_gap_s
+        return self.prefill_s(request) + request.output_tokens * self.decode_gap_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What one stage asks of the KV cache."""
+    """What one stage asks of the KV cache. `in_flight` is at the instant of the peak."""
 
     stage: str
-    in_flight: int  # at the peak
+    in_flight: int
     peak_tokens: int
     mean_tokens: float
-    request_tokens: float  # mean full length of a request
+    reused_ratio: float  # share of prompt tokens that an unlimited prefix cache would have seen before, in this stage
     assumed: Speeds
 
     def held(self, capacity_tokens: int) -> int:
-        """How many of the `in_flight` requests, at their mean full length, a cache of `capacity_tokens` holds."""
-        if self.peak_tokens <= capacity_tokens:
-            return self.in_flight
-        return min(self.in_flight, int(capacity_tokens / self.request_tokens))
+        """How many of the `in_flight` requests of the peak a cache of `capacity_tokens` holds, at their mean size."""
+        return min(self.in_flight, capacity_tokens * self.in_flight // self.peak_tokens)
+
+
+class _Stay(NamedTuple):
+    start_s: float
+    end_s: float
+    request: Request
 
 
 def demand(stage: StagePlan, speeds: Speeds, block_tokens: int = 1) -> Demand:
     """The demand of a stage's measured requests (at least one)."""
-    requests = stage.requests
-    closed = stage.spec.concurrency
-    moves = _open_moves(requests, speeds) if closed is None else _closed_moves(requests, closed)
-    in_flight, peak_tokens = _peak(moves, block_tokens)
-    held_s = sum(_held_token_seconds(request, speeds, block_tokens) for request in requests)
-    stay_s = sum(speeds.stay_s(request) for request in requests)
-    if closed is not None:
-        busy = min(closed, len(requests)) / stay_s
-    else:
-        busy = 1 / max((request.due_s or 0.0) + speeds.stay_s(request) for request in requests)
+    stays = _stays(stage, speeds)
+    last_s = max(stay.start_s for stay in stays)
+    until_s = last_s if last_s > 0 else max(stay.end_s for stay in stays)
+    in_flight, peak_tokens, shared_token_s = _swept(stays, block_tokens, until_s)
+    own_token_s = sum(_own_token_s(stay, speeds, block_tokens, until_s) for stay in stays)
     return Demand(
         stage=stage.spec.name,
         in_flight=in_flight,
         peak_tokens=peak_tokens,
-        mean_tokens=held_s * busy,
-        request_tokens=sum(_full_tokens(request, block_tokens) for request in requests) / len(requests),
+        mean_tokens=(own_token_s + shared_token_s) / until_s,
+        reused_ratio=reused_ratio(stage.requests),
         assumed=speeds,
     )
+
+
+def reused_ratio(requests: Iterable[Request]) -> float:
+    """The share of prompt tokens that lie in a run that an earlier request holds too."""
+    seen: dict[str, int] = {}
+    prompt_tokens = reused_tokens = 0
+    for request in requests:
+        prompt_tokens += request.prompt_tokens
+        for run in request.runs:
+            if not run.key.startswith(UNIQUE):
+                reused_tokens += min(run.tokens, seen.get(run.key, 0))
+                seen[run.key] = max(run.tokens, seen.get(run.key, 0))
+    return reused_tokens / prompt_tokens
+
+
+def _stays(stage: StagePlan, speeds: Speeds) -> list[_Stay]:
+    concurrency = stage.spec.concurrency
+    if concurrency is None:
+        starts = [request.due_s or 0.0 for request in stage.requests]
+        return [
+            _Stay(start, start + speeds.stay_s(one), one) for start, one in zip(starts, stage.requests, strict=True)
+        ]
+    free_s = [0.0] * min(concurrency, len(stage.requests))
+    stays = []
+    for request in stage.requests:
+        start_s = free_s[0]
+        stays.append(_Stay(start_s, start_s + speeds.stay_s(request), request))
+        heapq.heapreplace(free_s, stays[-1].end_s)
+    return stays
+
+
+def _shared_tokens(request: Request) -> int:
+    return sum(run.tokens for run in request.runs if not run.key.startswith(UNIQUE))
+
+
+def _own_token_s(stay: _Stay, speeds: Speeds, block_tokens: int, until_s: float) -> float:
+    """Integral over time of what the request alone holds: its own prompt, and its output as it grows."""
+    held_s = max(0.0, min(stay.end_s, until_s) - stay.start_s)
+    growing_s = max(0.0, held_s - speeds.prefill_s(stay.request))
+    # The last block is half empty on average.
+    own_tokens = stay.request.prompt_tokens - _shared_tokens(stay.request) + (block_tokens - 1) / 2
+    return own_tokens * held_s + growing_s**2 / (2 * speeds.decode_gap_s)
+
+
+def _swept(stays: list[_Stay], block_tokens: int, until_s: float) -> tuple[int, int, float]:
+    """Requests in flight at the peak, the peak's tokens, and the integral of shared tokens up to `until_s`."""
+    moves = [(stay.start_s, 1, number) for number, stay in enumerate(stays)]
+    moves += [(stay.end_s, -1, number) for number, stay in enumerate(stays)]
+    users: Counter[tuple[str, int]] = Counter()
+    in_flight = own = shared = 0
+    peak, shared_token_s, before_s = (0, 0), 0.0, 0.0
+    for at_s, step, number in sorted(moves):
+        shared_token_s += shared * max(0.0, min(at_s, until_s) - before_s)
+        before_s = min(at_s, until_s)
+        request = stays[number].request
+        in_flight += step
+        own += step * (_full_tokens(request, block_tokens) - _shared_tokens(request))
+        shared += step * _moved(users, request, step)
+        peak = max(peak, (own + shared, in_flight))
+    return peak[1], peak[0], shared_token_s
 
 
 def _full_tokens(request: Request, block_tokens: int) -> int:
     return -(-(request.prompt_tokens + request.output_tokens) // block_tokens) * block_tokens
 
 
-def _held_token_seconds(request: Request, speeds: Speeds, block_tokens: int) -> float:
-    decode_s = request.output_tokens * speeds.decode_gap_s
-    base_tokens = request.prompt_tokens + (block_tokens - 1) / 2  # the last block is half empty on average
-    return base_tokens * speeds.stay_s(request) + decode_s * request.output_tokens / 2
-
-
-Move = tuple[bool, Request]  # (enters, who)
-
-
-def _closed_moves(requests: tuple[Request, ...], concurrency: int) -> Iterator[Move]:
-    for position, request in enumerate(requests):
-        if position >= concurrency:
-            yield False, requests[position - concurrency]
-        yield True, request
-
-
-def _open_moves(requests: tuple[Request, ...], speeds: Speeds) -> Iterator[Move]:
-    moves = []
-    for position, request in enumerate(requests):
-        due_s = request.due_s or 0.0
-        moves += [(due_s, 1, position), (due_s + speeds.stay_s(request), 0, position)]
-    for _, enters, position in sorted(moves):
-        yield bool(enters), requests[position]
-
-
-def _peak(moves: Iterable[Move], block_tokens: int) -> tuple[int, int]:
-    """Most requests in flight, and most tokens held; a run that several of them share counts once."""
-    users: Counter[tuple[str, int]] = Counter()
-    in_flight = tokens = most_in_flight = most_tokens = 0
-    for enters, request in moves:
-        step = 1 if enters else -1
-        in_flight += step
-        tokens += step * (_full_tokens(request, block_tokens) - request.prompt_tokens)
-        for run in request.runs:
-            if run.key.startswith(UNIQUE):
-                tokens += step * run.tokens
-                continue
-            shared = (run.key, run.tokens)
-            users[shared] += step
-            tokens += step * run.tokens * (users[shared] == (1 if enters else 0))
-        most_in_flight, most_tokens = max(most_in_flight, in_flight), max(most_tokens, tokens)
-    return most_in_flight, most_tokens
+def _moved(users: Counter[tuple[str, int]], request: Request, step: int) -> int:
+    """Tokens of shared runs that come with their first holder or go with their last one."""
+    moved = 0
+    for run in request.runs:
+        if not run.key.startswith(UNIQUE):
+            before = users[run.key, run.tokens]
+            users[run.key, run.tokens] = before + step
+            moved += run.tokens if 0 in (before, before + step) else 0
+    return moved

@@ -45,15 +45,19 @@ def _seconds(value: Any) -> Any:
     return float(match[1]) * UNITS_S[match[2]]
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
-Tokens = Annotated[Whole, Field(ge=1, le=10_000_000)]
-Count = Annotated[Whole, Field(ge=1, le=1_000_000)]
-Number = Annotated[float, BeforeValidator(_number)]
-Percent = Annotated[Number, Field(ge=0, le=100)]
+Tokens = Annotated[int, Field(ge=1, le=10_000_000), BeforeValidator(_whole)]
+Count = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_whole)]
+Streams = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(_whole)]
+Blocks = Annotated[int, Field(ge=1, le=1_000), BeforeValidator(_whole)]
+Warmup = Annotated[int, Field(ge=0, le=100_000), BeforeValidator(_whole)]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_whole)]
+Rate = Annotated[float, Field(gt=0, le=1e6), BeforeValidator(_number)]
+Variation = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
+Percent = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
 
 _TIME_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{DURATION.pattern}$"}]}
-Instant = Annotated[float, BeforeValidator(_seconds), Field(ge=0), WithJsonSchema(_TIME_SCHEMA)]
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0), WithJsonSchema(_TIME_SCHEMA)]
+Instant = Annotated[float, Field(ge=0), BeforeValidator(_seconds), WithJsonSchema(_TIME_SCHEMA)]
+Seconds = Annotated[float, Field(gt=0), BeforeValidator(_seconds), WithJsonSchema(_TIME_SCHEMA)]
 
 
 class Keys(BaseModel):

@@ -12,7 +12,21 @@ from pydantic import Field, ModelWrapValidatorHandler, ValidationError, Validati
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from loadgen import records
-from loadgen.workload.fields import Count, Instant, Keys, Lengths, Number, Seconds, Tokens, Whole, wrong
+from loadgen.workload.fields import (
+    Blocks,
+    Count,
+    Instant,
+    Keys,
+    Lengths,
+    Rate,
+    Seconds,
+    Seed,
+    Streams,
+    Tokens,
+    Variation,
+    Warmup,
+    wrong,
+)
 from loadgen.workload.lengths import shortest
 from loadgen.workload.rules import Complaint, complaints
 
@@ -92,21 +106,13 @@ class Stage(Keys):
     """One way of sending: closed loop (concurrency), open loop (rate), or a trace's own times (speed)."""
 
     name: str = Field(pattern=NAME, max_length=40, description="letters, digits, dot, dash, underscore; unique")
-    concurrency: Whole | None = Field(
-        default=None, ge=1, le=100_000, description="closed loop: requests kept in flight"
-    )
-    rate: Number | None = Field(
-        default=None, gt=0, le=1e6, description="open loop: requests per second, whatever comes back"
-    )
-    burstiness: Number | None = Field(
+    concurrency: Streams | None = Field(default=None, description="closed loop: requests kept in flight")
+    rate: Rate | None = Field(default=None, description="open loop: requests per second, whatever comes back")
+    burstiness: Variation | None = Field(
         default=None,
-        ge=0,
-        le=100,
         description="with rate: coefficient of variation of the gaps; 0 even, 1 Poisson (default)",
     )
-    speed: Number | None = Field(
-        default=None, gt=0, le=1e6, description="with a trace: its own times; 2 is twice as fast"
-    )
+    speed: Rate | None = Field(default=None, description="with a trace: its own times; 2 is twice as fast")
     requests: Count | None = Field(
         default=None, description="how many to send; together with duration whichever ends first"
     )
@@ -115,10 +121,8 @@ class Stage(Keys):
         description="closed loop: stop sending after this (arms then do equal time, not equal work); "
         "rate, speed: length of the schedule",
     )
-    warmup: Whole | None = Field(
+    warmup: Warmup | None = Field(
         default=None,
-        ge=0,
-        le=100_000,
         description="requests sent first and not measured; default one wave: concurrency, or one second's worth of "
         "the rate and at least 2",
     )
@@ -130,7 +134,7 @@ class Stage(Keys):
 class Limit(Keys):
     """A cap that protects a shared endpoint; it delays requests and does not shape the load."""
 
-    requests_per_second: Number = Field(gt=0, le=1e6, description="never send more than this")
+    requests_per_second: Rate = Field(description="never send more than this")
 
 
 class SloKeys(Keys):
@@ -151,8 +155,8 @@ class Scenario(Keys):
     name: str = Field(pattern=NAME, max_length=60, description="letters, digits, dot, dash, underscore")
     description: str = Field(default="", description="one sentence: what it stresses")
     source: str = Field(default="", description="where its numbers come from")
-    seed: Whole = Field(default=1, ge=0, description="lengths, times and contents follow from it")
-    repeats: Whole = Field(default=4, ge=1, le=1000, description="blocks per arm; a comparison needs at least 2")
+    seed: Seed = Field(default=1, description="lengths, times and contents follow from it")
+    repeats: Blocks = Field(default=4, description="blocks per arm; a comparison needs at least 2")
     workload: Workload = Field(description="what requests look like")
     stages: tuple[Stage, ...] = Field(description="sent one after the other", json_schema_extra={"minItems": 1})
     limit: Limit | None = Field(default=None, description="a cap on the request rate")
