@@ -103,6 +103,7 @@ class Trace(Record, frozen=True, kw_only=True):
     rows: tuple[TraceRow, ...]
     rows_read: int
     dropped: dict[str, int] = {}  # reason -> rows
+    notes: tuple[str, ...] = ()  # what a reader should know, e.g. "12 rows were out of order and have been sorted"
 
 
 class Vocabulary(Record, frozen=True, kw_only=True):

@@ -1,0 +1,150 @@
+"""How many KV-cache tokens a stage will hold, before anything is sent. Pure.
+
+Who is in flight together depends on how fast a server is, so two speeds are assumed (`Speeds`) and the stage is played
+through: a closed loop admits the next request when one ends, an open loop admits each when it is due. Queueing in the
+server is not modelled: a saturated server holds as much as it can, and an open loop then lasts longer.
+
+A request holds its prompt from admission on and what it has generated so far. `peak_tokens` takes every request in
+flight at its full length (prompt + output): the worst case. `mean_tokens` is the average over time, from the first
+admission to the last. Tokens of a prefix that several requests in flight share count once, as a server with prefix
+caching holds them once. Engines hand out whole blocks: with `block_tokens` above 1 each request is rounded up to them.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from loadgen.records import Request, StagePlan
+from loadgen.workload.prompts import UNIQUE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speeds:
+    """How fast a server is assumed to be."""
+
+    prefill_tokens_per_s: float = 10_000.0
+    decode_gap_s: float = 0.020
+
+    def prefill_s(self, request: Request) -> float:
+        """From admission to the first token."""
+        return request.prompt_tokens / self.prefill_tokens_per_s
+
+    def stay_s(self, request: Request) -> float:
+        """From admission to the last token: prompt / prefill speed + output x gap."""
+        return self.prefill_s(request) + request.output_tokens * self.decode_gap_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What one stage asks of the KV cache. `in_flight` is at the instant of the peak."""
+
+    stage: str
+    in_flight: int
+    peak_tokens: int
+    mean_tokens: float
+    reused_ratio: float  # share of prompt tokens that an unlimited prefix cache would have seen before, in this stage
+    assumed: Speeds
+
+    def held(self, capacity_tokens: int) -> int:
+        """How many of the `in_flight` requests of the peak a cache of `capacity_tokens` holds, at their mean size."""
+        return min(self.in_flight, capacity_tokens * self.in_flight // self.peak_tokens)
+
+
+class _Stay(NamedTuple):
+    start_s: float
+    end_s: float
+    request: Request
+
+
+def demand(stage: StagePlan, speeds: Speeds, block_tokens: int = 1) -> Demand:
+    """The demand of a stage's measured requests (at least one)."""
+    stays = _stays(stage, speeds)
+    last_s = max(stay.start_s for stay in stays)
+    until_s = last_s if last_s > 0 else max(stay.end_s for stay in stays)
+    in_flight, peak_tokens, shared_token_s = _swept(stays, block_tokens, until_s)
+    own_token_s = sum(_own_token_s(stay, speeds, block_tokens, until_s) for stay in stays)
+    return Demand(
+        stage=stage.spec.name,
+        in_flight=in_flight,
+        peak_tokens=peak_tokens,
+        mean_tokens=(own_token_s + shared_token_s) / until_s,
+        reused_ratio=reused_ratio(stage.requests),
+        assumed=speeds,
+    )
+
+
+def reused_ratio(requests: Iterable[Request]) -> float:
+    """The share of prompt tokens that lie in a run that an earlier request holds too."""
+    seen: dict[str, int] = {}
+    prompt_tokens = reused_tokens = 0
+    for request in requests:
+        prompt_tokens += request.prompt_tokens
+        for run in request.runs:
+            if not run.key.startswith(UNIQUE):
+                reused_tokens += min(run.tokens, seen.get(run.key, 0))
+                seen[run.key] = max(run.tokens, seen.get(run.key, 0))
+    return reused_tokens / prompt_tokens
+
+
+def _stays(stage: StagePlan, speeds: Speeds) -> list[_Stay]:
+    concurrency = stage.spec.concurrency
+    if concurrency is None:
+        starts = [request.due_s or 0.0 for request in stage.requests]
+        return [
+            _Stay(start, start + speeds.stay_s(one), one) for start, one in zip(starts, stage.requests, strict=True)
+        ]
+    free_s = [0.0] * min(concurrency, len(stage.requests))
+    stays = []
+    for request in stage.requests:
+        start_s = free_s[0]
+        stays.append(_Stay(start_s, start_s + speeds.stay_s(request), request))
+        heapq.heapreplace(free_s, stays[-1].end_s)
+    return stays
+
+
+def _shared_tokens(request: Request) -> int:
+    return sum(run.tokens for run in request.runs if not run.key.startswith(UNIQUE))
+
+
+def _own_token_s(stay: _Stay, speeds: Speeds, block_tokens: int, until_s: float) -> float:
+    """Integral over time of what the request alone holds: its own prompt, and its output as it grows."""
+    held_s = max(0.0, min(stay.end_s, until_s) - stay.start_s)
+    growing_s = max(0.0, held_s - speeds.prefill_s(stay.request))
+    # The last block is half empty on average.
+    own_tokens = stay.request.prompt_tokens - _shared_tokens(stay.request) + (block_tokens - 1) / 2
+    return own_tokens * held_s + growing_s**2 / (2 * speeds.decode_gap_s)
+
+
+def _swept(stays: list[_Stay], block_tokens: int, until_s: float) -> tuple[int, int, float]:
+    """Requests in flight at the peak, the peak's tokens, and the integral of shared tokens up to `until_s`."""
+    moves = [(stay.start_s, 1, number) for number, stay in enumerate(stays)]
+    moves += [(stay.end_s, -1, number) for number, stay in enumerate(stays)]
+    users: Counter[tuple[str, int]] = Counter()
+    in_flight = own = shared = 0
+    peak, shared_token_s, before_s = (0, 0), 0.0, 0.0
+    for at_s, step, number in sorted(moves):
+        shared_token_s += shared * max(0.0, min(at_s, until_s) - before_s)
+        before_s = min(at_s, until_s)
+        request = stays[number].request
+        in_flight += step
+        own += step * (_full_tokens(request, block_tokens) - _shared_tokens(request))
+        shared += step * _moved(users, request, step)
+        peak = max(peak, (own + shared, in_flight))
+    return peak[1], peak[0], shared_token_s
+
+
+def _full_tokens(request: Request, block_tokens: int) -> int:
+    return -(-(request.prompt_tokens + request.output_tokens) // block_tokens) * block_tokens
+
+
+def _moved(users: Counter[tuple[str, int]], request: Request, step: int) -> int:
+    """Tokens of shared runs that come with their first holder or go with their last one."""
+    moved = 0
+    for run in request.runs:
+        if not run.key.startswith(UNIQUE):
+            before = users[run.key, run.tokens]
+            users[run.key, run.tokens] = before + step
+            moved += run.tokens if 0 in (before, before + step) else 0
+    return moved

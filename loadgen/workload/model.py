@@ -1,0 +1,209 @@
+"""The scenario file as a typed model: every key, what it means and its bounds.
+
+`docs/scenarios.md` and the editors' JSON Schema are written from these descriptions (`workload/reference.py`).
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from loadgen import records
+from loadgen.workload.fields import (
+    Blocks,
+    Count,
+    Instant,
+    Keys,
+    Lengths,
+    Rate,
+    Seconds,
+    Seed,
+    Streams,
+    Tokens,
+    Variation,
+    Warmup,
+    wrong,
+)
+from loadgen.workload.lengths import shortest
+from loadgen.workload.rules import Complaint, complaints
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+INPUT = "prompt tokens of a request: a number, {range: [64, 256]} or {quantiles: {50: 128, 100: 900}}"
+OUTPUT = "output tokens of a request, in the same three forms; the server is made to generate exactly this many"
+PREFIX = "let requests of one group begin with the same tokens (a system prompt)"
+
+
+class SharedPrefix(Keys):
+    """A prefix that groups of requests have in common."""
+
+    tokens: Tokens = Field(description="length of the prefix; input_tokens include it")
+    groups: Count = Field(default=1, description="number of different prefixes; requests take them in turn")
+
+
+class TraceSource(Keys):
+    """A production trace that gives lengths, times and shared prefixes."""
+
+    path: Path = Field(description="file, relative to the scenario file, then to the working directory; $VARS expand")
+    format: Literal["auto", "azure", "mooncake"] = Field(
+        default="auto", description="auto looks at the file's first line"
+    )
+    window: tuple[Instant, Instant] | None = Field(
+        default=None, description="[from, to): keep rows of this part of the trace"
+    )
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _found(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, str):
+            raise wrong("should be the path of a trace file")
+        expanded = os.path.expandvars(value)
+        unset = re.search(r"\$\{?(\w+)", expanded)
+        if unset:
+            raise wrong(f"environment variable {unset[1]} is not set; set it, or write the path out")
+        folders = [Path(folder) for folder in (info.context or {}).get("folders", ())]
+        candidates = [folder / Path(expanded).expanduser() for folder in folders] or [Path(expanded)]
+        found = next((path for path in candidates if path.is_file()), None)
+        if found is None:
+            raise wrong(f"no such file: looked for {' and '.join(dict.fromkeys(map(str, candidates)))}")
+        return found
+
+    @field_validator("window")
+    @classmethod
+    def _ordered(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and value[0] >= value[1]:
+            raise wrong("should be [from, to] with from before to")
+        return value
+
+
+class Workload(Keys):
+    """What requests look like, whatever stage sends them."""
+
+    endpoint: Literal["completions", "chat"] = Field(
+        default="completions", description="/v1/completions or the chat endpoint"
+    )
+    input_tokens: Lengths | None = Field(default=None, description=INPUT)
+    output_tokens: Lengths | None = Field(default=None, description=OUTPUT)
+    shared_prefix: SharedPrefix | None = Field(default=None, description=PREFIX)
+    trace: TraceSource | None = Field(
+        default=None, description="take lengths (and times, with speed) from a trace instead"
+    )
+    max_input_tokens: Tokens | None = Field(default=None, description="longest prompt the server can take; see fit")
+    fit: Literal["drop", "cap"] = Field(
+        default="drop",
+        description="what becomes of prompts above max_input_tokens: drop leaves them out (trace rows are removed, "
+        "tables are drawn at or below the bound), cap cuts them to it; either is counted in the plan's notes",
+    )
+    max_output_tokens: Tokens | None = Field(
+        default=None,
+        description="outputs above this are cut to it, as a server's own cap would; counted in the plan's notes",
+    )
+
+
+class Stage(Keys):
+    """One way of sending: closed loop (concurrency), open loop (rate), or a trace's own times (speed)."""
+
+    name: str = Field(pattern=NAME, max_length=40, description="letters, digits, dot, dash, underscore; unique")
+    concurrency: Streams | None = Field(default=None, description="closed loop: requests kept in flight")
+    rate: Rate | None = Field(default=None, description="open loop: requests per second, whatever comes back")
+    burstiness: Variation | None = Field(
+        default=None,
+        description="with rate: coefficient of variation of the gaps; 0 even, 1 Poisson (default)",
+    )
+    speed: Rate | None = Field(default=None, description="with a trace: its own times; 2 is twice as fast")
+    requests: Count | None = Field(
+        default=None, description="how many to send; together with duration whichever ends first"
+    )
+    duration: Seconds | None = Field(
+        default=None,
+        description="closed loop: stop sending after this (arms then do equal time, not equal work); "
+        "rate, speed: length of the schedule",
+    )
+    warmup: Warmup | None = Field(
+        default=None,
+        description="requests sent first and not measured; default one wave: concurrency, or one second's worth of "
+        "the rate and at least 2",
+    )
+    input_tokens: Lengths | None = Field(default=None, description="instead of the workload's")
+    output_tokens: Lengths | None = Field(default=None, description="instead of the workload's")
+    shared_prefix: SharedPrefix | None = Field(default=None, description="instead of the workload's; null for none")
+
+
+class Limit(Keys):
+    """A cap that protects a shared endpoint; it delays requests and does not shape the load."""
+
+    requests_per_second: Rate = Field(description="never send more than this")
+
+
+class SloKeys(Keys):
+    """What a request must meet to count towards goodput."""
+
+    ttft: Seconds | None = Field(default=None, description="time to first token")
+    tpot: Seconds | None = Field(default=None, description="time per output token after the first")
+    e2e: Seconds | None = Field(default=None, description="whole request")
+
+    def record(self) -> records.Slo:
+        """The same bounds as the record that analysis reads."""
+        return records.Slo(ttft_s=self.ttft, tpot_s=self.tpot, e2e_s=self.e2e)
+
+
+class Scenario(Keys):
+    """A named traffic: what is sent, in which stages, how often."""
+
+    name: str = Field(pattern=NAME, max_length=60, description="letters, digits, dot, dash, underscore")
+    description: str = Field(default="", description="one sentence: what it stresses")
+    source: str = Field(default="", description="where its numbers come from")
+    seed: Seed = Field(default=1, description="lengths, times and contents follow from it")
+    repeats: Blocks = Field(default=4, description="blocks per arm; a comparison needs at least 2")
+    workload: Workload = Field(description="what requests look like")
+    stages: tuple[Stage, ...] = Field(description="sent one after the other", json_schema_extra={"minItems": 1})
+    limit: Limit | None = Field(default=None, description="a cap on the request rate")
+    slo: SloKeys = Field(default=SloKeys(), description="bounds for goodput: seconds, or with a unit (200ms)")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _every_complaint_at_once(cls, data: Any, handler: ModelWrapValidatorHandler["Scenario"]) -> "Scenario":
+        found = [_details(complaint) for complaint in complaints(data)]
+        try:
+            scenario = handler(data)
+        except ValidationError as error:
+            found += [_again(line) for line in error.errors(include_url=False)]
+        else:
+            found += [_details(complaint) for complaint in scenario._unreachable()]
+        if found:
+            raise ValidationError.from_exception_data(cls.__name__, found)
+        return scenario
+
+    def lengths_of(self, stage: Stage) -> tuple[Lengths, Lengths] | None:
+        """Input and output lengths of a stage; None where they come from the trace's rows."""
+        if self.workload.trace is not None and stage.input_tokens is None:
+            return None
+        inputs = stage.input_tokens if stage.input_tokens is not None else self.workload.input_tokens
+        outputs = stage.output_tokens if stage.output_tokens is not None else self.workload.output_tokens
+        return None if inputs is None or outputs is None else (inputs, outputs)
+
+    def prefix_of(self, stage: Stage) -> SharedPrefix | None:
+        """The shared prefix of a stage: its own where it names one (null included), else the workload's."""
+        return stage.shared_prefix if "shared_prefix" in stage.model_fields_set else self.workload.shared_prefix
+
+    def _unreachable(self) -> list[Complaint]:
+        bound = self.workload.max_input_tokens
+        places: list[tuple[tuple[str | int, ...], Lengths | None]] = [(("workload",), self.workload.input_tokens)]
+        places += [(("stages", number), stage.input_tokens) for number, stage in enumerate(self.stages)]
+        return [
+            Complaint((*place, "input_tokens"), f"should go down to workload.max_input_tokens ({bound}) at least")
+            for place, spec in places
+            if bound is not None and spec is not None and self.workload.fit == "drop" and shortest(spec) > bound
+        ]
+
+
+def _details(complaint: Complaint) -> InitErrorDetails:
+    return InitErrorDetails(type=wrong(complaint.should), loc=complaint.place, input=complaint.value)
+
+
+def _again(line: Any) -> InitErrorDetails:
+    context = {"should": line["msg"], "kind": line["type"]}
+    kind = PydanticCustomError("scenario", "{should}", context)
+    return InitErrorDetails(type=kind, loc=line["loc"], input=line["input"])
