@@ -73,12 +73,11 @@ def _title(report: Report, console: Console, detail: bool) -> None:
 
 def _verdicts(report: Report, console: Console, detail: bool) -> None:
     console.print()
-    if not report.headlines:
+    if report.test is None or not report.headlines:
         _print(console, Text(words.NOT_JUDGED if report.test else words.NOT_COMPARED, style="bold"))
-        return
     for headline in report.headlines:
         sign, mood = words.HEADLINE[headline.verdict]
-        answer = (f"{sign} {headline.verdict.upper()}", f"bold {STYLE[mood]}")
+        answer = (f"{sign} {headline.verdict.upper()}" if report.test else "", f"bold {STYLE[mood]}")
         _print(console, Text.assemble((f"{words.ROLE[headline.role] + ':':<13}", "bold"), answer))
         _print(console, _text(headline.sentence), 2)
     if report.warnings:
@@ -101,8 +100,8 @@ def _stages(report: Report, console: Console, detail: bool) -> None:
 def _differences(report: Report, shown: Sequence[rows.Row]) -> Table:
     table = _table()
     table.add_column("")
-    table.add_column(_text(report.base), justify="right", max_width=26)
-    table.add_column(_text(report.test or ""), justify="right", max_width=26)
+    table.add_column(_text(report.base), justify="right", overflow="fold")
+    table.add_column(_text(report.test or ""), justify="right", overflow="fold")
     table.add_column(rows.ratio_heading(shown), no_wrap=True)
     table.add_column("difference", no_wrap=True)
     for row in shown:
@@ -131,7 +130,7 @@ def _decomposition(report: Report, console: Console, detail: bool) -> None:
     table = _table()
     table.add_column("")
     for name in (report.base, report.test or ""):
-        table.add_column(_text(name), justify="right", max_width=28)
+        table.add_column(_text(name), justify="right", overflow="fold")
     table.add_column("")
     table.add_row(
         "intercept",

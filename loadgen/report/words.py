@@ -51,9 +51,14 @@ NOT_JUDGED = "No verdict: the run did not get far enough to judge it."
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
+def visible(words: str) -> str:
+    """`words` without what would act on a terminal or a page: control codes and direction overrides become U+FFFD."""
+    return _CONTROL.sub("\ufffd", words.replace("\t", " "))
+
+
 def plain(words: str) -> str:
-    """`words` without what would act on a terminal: control codes and direction overrides become U+FFFD."""
-    return _CONTROL.sub("\ufffd", words)
+    """`visible`, on one line."""
+    return visible(words).replace("\n", " ")
 
 
 def label(quantity: str) -> str:

@@ -504,7 +504,7 @@ def renamed(report: Report, *, base: str, test: str, stage: str) -> Report:
     def walk(value: object, key: str = "") -> object:
         if isinstance(value, dict):
             return {names.get(k, k) if key == "requests" else k: walk(v, k) for k, v in value.items()}
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [walk(v, key) for v in value]
         return names.get(value, value) if isinstance(value, str) and key in NAMED else value
 
