@@ -17,7 +17,16 @@ from loadgen.report.element import Content, document, element, raw, script_safe
 from loadgen.report.figure import Chart
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
-DIRECTIONS = "↑ more is better, ↓ less is better. ▲ better, ▼ worse, ○ none shown, × cannot tell."
+TITLES = {
+    "causes": "Why: four causes",
+    "checklist": "Checklist of a fair comparison",
+    "decode-step": "Decode step of one stream",
+    "arms": "The servers, as read back from them",
+    "unintended": "Unintended differences between the arms",
+    "failures": "Failed requests",
+    "client": "Was the client innocent?",
+}
+DIRECTIONS = "↑ more is better, ↓ less is better. ▲\u00a0better, ▼\u00a0worse, ○\u00a0none shown, ×\u00a0cannot tell."
 
 
 class _Figures:
@@ -84,8 +93,8 @@ def _sections(report: Report, figures: _Figures) -> Iterable[tuple[str, str, Ele
         figures.grid(c for s in report.stages for c in curves.distributions(report, s)),
     )
     yield "arms", "Servers", sections.arms(report)
-    yield "unintended", "Unintended differences", sections.lines(lambda r: r.unintended)(report)
-    yield "failures", "Failed requests", sections.lines(rows.failed_requests)(report)
+    yield "unintended", "Unintended", sections.lines(lambda r: r.unintended)(report)
+    yield "failures", "Failures", sections.lines(rows.failed_requests)(report)
     yield "client", "Client", sections.checks(report.innocence)
     yield "reproduce", "Reproduce", sections.reproduce(report)
 
@@ -108,6 +117,7 @@ def _joined(*parts: Content) -> Element | None:
 
 
 def _section(name: str, title: str, body: Element) -> Element:
+    title = TITLES.get(name, title)
     return element("section", element("h2", title, id=f"{name}-title"), body, id=name, aria_labelledby=f"{name}-title")
 
 

@@ -8,7 +8,7 @@ from loadgen.report import rows, words
 from loadgen.report.figure import Chart, Json, axis, color_of, dash_of, layout, safe
 
 _COARSE = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 1000)
-_FINE = (0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.6, 1.8, 2)
+_FINE = (0.5, 0.6, 0.8, 1, 1.25, 1.6, 2)
 _MARKS: dict[str, tuple[str, str]] = {
     "better": ("triangle-up", "var(--good)"),
     "worse": ("triangle-down", "var(--bad)"),
@@ -29,7 +29,7 @@ def forest(report: Report, stage: StageSpec) -> Chart | None:
     ends = [1.0, *(end for d in shown for end in (d.ratio.lo, d.ratio.center, d.ratio.hi) if end and end > 0)]
     low, high = min(ends) / 1.12, max(ends) * 1.12
     ticks = [tick for tick in (_FINE if high / low < 4 else _COARSE) if low <= tick <= high]
-    x = axis(None, type="log", tickvals=ticks, ticktext=[f"{tick:g}×" for tick in ticks])
+    x = axis(None, type="log", tickangle=0, tickvals=ticks, ticktext=[f"{tick:g}×" for tick in ticks])
     y = axis(None, autorange="reversed", showgrid=False, tickfont={"color": "var(--ink)"})
     return Chart(
         title=words.ROLE[stage.role],

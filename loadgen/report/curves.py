@@ -1,7 +1,9 @@
 """The figures that show what happened: server gauges over time, latency distributions."""
 
+import math
 from collections.abc import Sequence
 
+from loadgen.quantities import text
 from loadgen.records import Curve, Report, StageSpec
 from loadgen.report import words
 from loadgen.report.figure import Chart, Json, axis, color_of, dash_of, layout, safe
@@ -87,15 +89,29 @@ def distributions(report: Report, stage: StageSpec) -> list[Chart]:
 def _distribution(report: Report, stage: StageSpec, quantity: str, curves: Sequence[Curve]) -> Chart:
     values = [value for curve in curves for value in curve.y]
     wide = min(values) > 0 and max(values) / min(values) > 8
-    scale: Json = {"type": "log", "dtick": "D2"} if wide else {"rangemode": "tozero"}
-    label = words.label(quantity)
+    unit, label = words.unit(quantity), words.label(quantity)
+    scale: Json = {"rangemode": "tozero"}
+    if wide:
+        ticks = _log_ticks(min(values), max(values))
+        scale = {
+            "type": "log",
+            "tickvals": ticks,
+            "ticktext": [text(tick, unit).replace(".00 ", " ") for tick in ticks],
+        }
     return Chart(
         title=f"{label}, {words.ROLE[stage.role].lower()}",
         caption="",
         height_px=280,
         data=[_series(report, curve, "y", curve.y, curve.x) for curve in curves],
         layout=layout(
-            xaxis=axis(words.unit(quantity), title={"text": safe(label) + (", log scale" if wide else "")}, **scale),
+            xaxis=axis(unit, title={"text": safe(label) + (", log scale" if wide else "")}, **scale),
             yaxis=axis("ratio", range=[0, 1.01]),
         ),
     )
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of each decade within [low, high]; the decades alone where there are more than three."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if high / low < 1000 else (1,)
+    return [tick for decade in decades for step in steps if low <= (tick := float(f"{step}e{decade}")) <= high]

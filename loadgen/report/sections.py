@@ -45,10 +45,15 @@ def verdict(report: Report) -> Element:
     return element("div", element("div", *cards, class_="cards"), *notices)
 
 
+def _figure(written: str) -> tuple[Content, ...]:
+    center, bracket, interval = written.partition(" (")
+    return (f"{center} ", element("span", f"({interval}", class_="interval")) if bracket else (written,)
+
+
 def _card(report: Report, headline: Headline) -> Element:
     sign, mood = words.HEADLINE[headline.verdict]
     figures = [
-        element("div", element("dt", f"{words.label(d.quantity)}"), element("dd", words.ratio_interval(d.ratio)))
+        element("div", element("dt", words.label(d.quantity)), element("dd", *_figure(words.ratio_interval(d.ratio))))
         for quantity in KEY_FIGURES
         for d in report.differences
         if d.stage == headline.stage and d.quantity == quantity
@@ -86,7 +91,9 @@ def differences(report: Report, stage: StageSpec) -> Element:
 def _rows(report: Report, shown: Sequence[rows.Row]) -> Element:
     if report.test is None:
         return table(
-            ["", report.base], (element("tr", _named(row), element("td", row.base)) for row in shown), "numbers"
+            ["", report.base],
+            (element("tr", _named(row), element("td", *_figure(row.base))) for row in shown),
+            "numbers",
         )
     head = ["", report.base, report.test, rows.ratio_heading(shown), "difference"]
     return table(head, (_difference(report, row) for row in shown), "numbers stacked")
@@ -105,9 +112,9 @@ def _difference(report: Report, row: rows.Row) -> Element:
     return element(
         "tr",
         _named(row),
-        element("td", row.base, data_arm=report.base),
-        element("td", row.test, data_arm=report.test or ""),
-        element("td", row.ratio, class_="ratio"),
+        element("td", *_figure(row.base), data_arm=report.base),
+        element("td", *_figure(row.test), data_arm=report.test or ""),
+        element("td", *_figure(row.ratio), class_="ratio"),
         element("td", said, class_="verdict"),
     )
 
@@ -120,7 +127,7 @@ def decode_step(report: Report) -> Element | None:
 
     def row(name: str, base: Estimate, test: Estimate, unit: Unit, compared: str) -> Element:
         cells = (words.with_interval(base, unit), words.with_interval(test, unit), compared)
-        return element("tr", element("th", name, scope="row"), *(element("td", cell) for cell in cells))
+        return element("tr", element("th", name, scope="row"), *(element("td", *_figure(cell)) for cell in cells))
 
     base, test = found.base, found.test
     apart = f"difference {words.with_interval(found.intercept_difference_s, 's')}"

@@ -130,9 +130,15 @@ def blocks_line(report: Report) -> str:
     """ "4 + 4 blocks (bf16 fp8 fp8 bf16 ...); the servers stayed up from block to block"."""
     counts = " + ".join(str(arm.blocks) for arm in report.arms)
     one = sum(arm.blocks for arm in report.arms) == 1
-    order = f" ({' '.join(report.order)})" if len(report.order) > 1 else ""
+    order = f" ({_order(report)})" if len(report.order) > 1 else ""
     how = RESTART.get(report.restart, report.restart)
     return f"{counts} block{'' if one else 's'}{order}" + (f"; {how}" if report.test else "")
+
+
+def _order(report: Report) -> str:
+    if max(map(len, report.order)) <= 12:
+        return " ".join(report.order)
+    return " ".join("A" if arm == report.base else "B" for arm in report.order) + ", A = base"
 
 
 def _ratio_digits(value: float) -> str:
