@@ -93,7 +93,7 @@ def _stages(report: Report, console: Console, detail: bool) -> None:
             _print(console, Text("nothing was measured", style="dim"), 2)
             continue
         _print(console, _differences(report, shown) if report.test else _summaries(report, shown), 2)
-        for note in rows.stage_notes(shown):
+        for note in rows.stage_notes(shown, detail=detail):
             _print(console, _text(note, "dim"), 2)
 
 

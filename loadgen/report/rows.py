@@ -110,26 +110,42 @@ def stage_caption(report: Report, stage: StageSpec) -> str:
     return f"stage {stage.name}, {how_sent(stage)}, {stage_requests(report, stage)}"
 
 
-def stage_notes(rows: Sequence[Row]) -> list[str]:
-    """What must be said under a stage's table: the effects it could not have shown, and what would decide."""
-    notes = []
-    seen = [row.difference for row in rows if row.difference is not None and row.verdict is not None]
-    limits = [_effect(d.detectable_ratio) for d in seen if d.verdict == "no difference shown" and d.detectable_ratio]
-    if limits:
-        notes.append(f"none shown: effects below {_span(limits)} would not have been seen with these blocks.")
-    open_ones = [d for d in seen if d.verdict == "cannot tell" and d.blocks_needed]
-    if open_ones:
-        needed = max(d.blocks_needed or 0 for d in open_ones)
-        which = "" if len(open_ones) == len(seen) else f" ({', '.join(label(d.quantity) for d in open_ones)})"
-        notes.append(f"cannot tell{which}: about {needed} blocks per arm would decide.")
-    notes += [
-        f"{row.label}: {row.difference.note}" for row in rows if row.difference is not None and row.difference.note
-    ]
-    return notes + _warnings(d.ratio for d in seen)
+def stage_notes(shown: Sequence[Row], *, detail: bool = False) -> list[str]:
+    """What must be said under a stage's table: the effects it could not have shown, what would decide, and notes.
+
+    The notes of quantities that showed no difference say the same for each one; they are summed up, save in `detail`.
+    """
+    seen = [row.difference for row in shown if row.difference is not None and row.verdict is not None]
+    quiet = [d for d in seen if d.verdict == "no difference shown" and d.detectable_ratio]
+    notes = _none_shown(quiet) + _undecided(seen)
+    spoken = [d for d in seen if d.note and (detail or d not in quiet)]
+    for note in dict.fromkeys(d.note for d in spoken):
+        said_of = [d for d in spoken if d.note == note]
+        notes.append(note if len(said_of) == len(seen) else f"{_labels(said_of)}: {note}")
+    told = " ".join(notes)
+    return notes + [w for w in dict.fromkeys(w for d in seen for w in d.ratio.warnings) if w not in told]
 
 
-def _warnings(estimates: Iterable[Estimate]) -> list[str]:
-    return list(dict.fromkeys(warning for estimate in estimates for warning in estimate.warnings))
+def _none_shown(quiet: Sequence[Difference]) -> list[str]:
+    if not quiet:
+        return []
+    limits = [_effect(d.detectable_ratio or 1.0) for d in quiet]
+    needed = max((d.blocks_needed or 0 for d in quiet), default=0)
+    more = f" If the effects seen are real, up to {needed} blocks per arm would show them." if needed else ""
+    return [f"none shown: effects below {_span(limits)} would not have been seen with these blocks.{more}"]
+
+
+def _undecided(seen: Sequence[Difference]) -> list[str]:
+    undecided = [d for d in seen if d.verdict == "cannot tell" and d.blocks_needed]
+    if not undecided:
+        return []
+    needed = max(d.blocks_needed or 0 for d in undecided)
+    which = "" if len(undecided) == len(seen) else f" ({_labels(undecided)})"
+    return [f"cannot tell{which}: about {needed} blocks per arm would decide."]
+
+
+def _labels(differences: Iterable[Difference]) -> str:
+    return ", ".join(label(d.quantity) for d in differences)
 
 
 def _effect(detectable: float) -> float:

@@ -72,20 +72,18 @@ def differences(report: Report, stage: StageSpec) -> Element:
     """One stage's table, its notes, and every other quantity behind a fold."""
     shown = rows.stage_rows(report, stage)
     everything = rows.stage_rows(report, stage, detail=True)
-    if not everything:
-        body: list[Content] = [element("p", "Nothing was measured.")]
-    else:
-        body = [
-            _rows(report, shown) if shown else None,
-            listed(rows.stage_notes(shown), class_="notes") if rows.stage_notes(shown) else None,
-            element(
-                "details",
-                element("summary", f"All {len(everything)} quantities, with intervals"),
-                _rows(report, everything),
-            ),
-        ]
+    body: list[Content] = [element("p", "Nothing was measured.")]
+    if everything:
+        summary = element("summary", f"All {len(everything)} quantities, with intervals")
+        notes = _notes(rows.stage_notes(everything, detail=True))
+        whole = element("details", summary, _rows(report, everything), notes)
+        body = [_rows(report, shown) if shown else None, _notes(rows.stage_notes(shown)), whole]
     caption = element("p", rows.stage_caption(report, stage), class_="caption")
     return element("div", element("h3", words.ROLE[stage.role]), caption, *body)
+
+
+def _notes(notes: Sequence[str]) -> Element | None:
+    return listed(notes, class_="notes") if notes else None
 
 
 def _rows(report: Report, shown: Sequence[rows.Row]) -> Element:
@@ -143,7 +141,7 @@ def decode_step(report: Report) -> Element | None:
             ),
             "numbers",
         ),
-        listed(found.warnings, class_="notes") if found.warnings else None,
+        _notes(found.warnings),
     )
 
 

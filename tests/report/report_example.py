@@ -1,14 +1,14 @@
 """A report written by hand: what a real comparison of bf16 and fp8 looks like."""
 
-import math
 import random
+
+from report_curves import curves
 
 from loadgen.records import (
     ArmReport,
     ArmSpec,
     BackendSeen,
     Check,
-    Curve,
     Decomposition,
     Difference,
     Estimate,
@@ -232,50 +232,6 @@ def _innocence() -> tuple[Check, ...]:
     )
 
 
-def _time_curves(arm: str, block: int, draw: random.Random) -> list[Curve]:
-    small = arm == "bf16"
-    length, ceiling = (39.0, 16.5) if small else (29.0, 31.8)
-    x = tuple(round(length * i / 59, 2) for i in range(60))
-    ramp = [min(1.0, t / 3) * min(1.0, max(0.0, (length - t) / 5)) for t in x]
-    running = [round(max(0.0, r * ceiling + draw.uniform(-1.4, 1.2)), 1) for r in ramp]
-    waiting = [round(max(0.0, (r * (32 - ceiling)) + draw.uniform(-1, 1)), 1) for r in ramp]
-    usage = [round(min(0.998, 0.06 * draw.random() + 0.95 * r), 4) for r in ramp]
-    total = 30 if small else 12
-    preempted = [float(round(total * min(1.0, t / (length - 6)))) for t in x]
-    series = {"kv_usage_ratio": usage, "running": running, "waiting": waiting, "preemptions": preempted}
-    return [
-        Curve(quantity=name, kind="time", stage="full", arm=arm, block=block, x=x, y=tuple(y))
-        for name, y in series.items()
-    ]
-
-
-def _quantile_curves(arm: str, stage: str) -> list[Curve]:
-    q = (*(round(i / 50, 3) for i in range(50)), 0.99, 0.995, 0.999)
-    scale = {
-        ("bf16", "one"): (0.0692, 0.0094),
-        ("fp8", "one"): (0.0901, 0.0091),
-        ("bf16", "full"): (7.12, 0.0241),
-        ("fp8", "full"): (1.04, 0.0352),
-    }[arm, stage]
-
-    def spread(center: float, width: float) -> tuple[float, ...]:
-        return tuple(center * math.exp(width * math.log((p + 0.01) / (1.01 - p))) for p in q)
-
-    return [
-        Curve(quantity="ttft", kind="quantile", stage=stage, arm=arm, block=-1, x=q, y=spread(scale[0], 0.28)),
-        Curve(quantity="itl", kind="quantile", stage=stage, arm=arm, block=-1, x=q, y=spread(scale[1], 0.13)),
-    ]
-
-
-def _curves(order: tuple[str, ...]) -> tuple[Curve, ...]:
-    draw = random.Random(3)
-    curves = [curve for block, arm in enumerate(order) for curve in _time_curves(arm, block, draw)]
-    for stage in ("one", "full"):
-        for arm in ("bf16", "fp8"):
-            curves += _quantile_curves(arm, stage)
-    return tuple(curves)
-
-
 def comparison() -> Report:
     """bf16 against fp8 on vLLM 0.32.0 on a CPU: four blocks each, one stream and saturated."""
     order = ("bf16", "fp8", "fp8", "bf16", "bf16", "fp8", "fp8", "bf16")
@@ -326,7 +282,7 @@ def comparison() -> Report:
         checklist=_checklist(),
         unintended=(),
         innocence=_innocence(),
-        curves=_curves(order),
+        curves=curves(order),
         warnings=("fp8: 12 sequences were still preempted in each block: a larger cache would gain more.",),
         client_host=HOST,
         packages={"httptools": "0.7.1", "numpy": "2.4.6", "python": "3.11.7"},

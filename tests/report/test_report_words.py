@@ -122,3 +122,34 @@ def test_facts_mark_what_differs_and_never_guess() -> None:
     unknown = {fact.label: fact.values for fact in rows.facts(unknown_facts(), detail=True)}
     assert unknown["KV capacity"] == unknown["attention backend"] == unknown["prefix caching"] == ("unknown", "unknown")
     assert unknown["URL"] == ("http://10.0.0.7:8000", "http://10.0.0.7:8000")
+
+
+def noted(quantity: str, note: str) -> list[str]:
+    report = comparison()
+    with_note = tuple(
+        msgspec.structs.replace(d, note=note) if quantity in ("all", d.quantity) else d for d in report.differences
+    )
+    return rows.stage_notes(
+        rows.stage_rows(msgspec.structs.replace(report, differences=with_note), report.stages[1]), detail=False
+    )
+
+
+def test_a_note_on_every_row_is_said_once() -> None:
+    assert noted("all", "not compared: the work differs") == ["not compared: the work differs"]
+
+
+def test_a_note_on_one_row_names_it() -> None:
+    assert noted("ttft_p50_s", "the client was late") == ["TTFT p50: the client was late"]
+
+
+def test_notes_that_say_what_more_blocks_would_show_are_summed_up_save_in_detail() -> None:
+    report = comparison()
+    quiet = tuple(
+        msgspec.structs.replace(d, note="4 blocks would have shown 1.11x", blocks_needed=23) for d in report.differences
+    )
+    shown = rows.stage_rows(msgspec.structs.replace(report, differences=quiet[:1]), report.stages[0])
+    assert rows.stage_notes(shown) == [
+        "none shown: effects below 1.11× would not have been seen with these blocks. "
+        "If the effects seen are real, up to 23 blocks per arm would show them."
+    ]
+    assert "4 blocks would have shown 1.11x" in rows.stage_notes(shown, detail=True)
