@@ -56,6 +56,7 @@ def _forest_marks(shown: Sequence[Difference]) -> list[Json]:
                 "error_x": {
                     "type": "data",
                     "symmetric": False,
+                    "visible": any(d.ratio.lo is not None for d in chosen),
                     "array": [_or(d.ratio.hi, c) - c for d, c in zip(chosen, centers, strict=True)],
                     "arrayminus": [c - _or(d.ratio.lo, c) for d, c in zip(chosen, centers, strict=True)],
                     "color": color,
