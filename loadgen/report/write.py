@@ -1,0 +1,58 @@
+"""Writes a report's four files into a folder."""
+
+import io
+import os
+from pathlib import Path
+
+from rich.console import Console
+
+from loadgen.errors import ExperimentError
+from loadgen.records import Report
+from loadgen.report import as_html, as_json, as_prometheus, as_text
+
+TEXT_COLUMNS = 100
+
+
+def write_all(report: Report, folder: Path) -> list[Path]:
+    """Writes report.json, report.txt, report.prom and report.html in `folder`; gives their paths.
+
+    Each file appears whole or not at all. Raises ExperimentError if the disk refuses (full, read-only).
+    """
+    contents = {
+        "report.json": as_json.render(report),
+        "report.txt": plain_text(report).encode(),
+        "report.prom": as_prometheus.render(report).encode(),
+        "report.html": as_html.render(report).encode(),
+    }
+    return [_write(folder / name, content) for name, content in contents.items()]
+
+
+def plain_text(report: Report, *, columns: int = TEXT_COLUMNS, detail: bool = True) -> str:
+    """The text report without colour, for a file."""
+    page = io.StringIO()
+    as_text.render(report, Console(file=page, width=columns, color_system=None), detail=detail)
+    return page.getvalue()
+
+
+def _write(path: Path, content: bytes) -> Path:
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        _forget(part)
+        raise ExperimentError(
+            f"{path}: cannot write: {error.strerror}; free some space, then write it again with `loadgen report`"
+        ) from error
+    return path
+
+
+def _forget(part: Path) -> None:
+    try:
+        part.unlink(missing_ok=True)
+    except OSError:
+        return  # the folder itself is missing or not a folder: there is nothing to clean
