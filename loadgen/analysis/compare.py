@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from loadgen.analysis import stats
 from loadgen.analysis.study import Study
 from loadgen.analysis.windows import StageData
-from loadgen.analysis.work import Work
 from loadgen.analysis.wording import listed, many, times
+from loadgen.analysis.work import Work
 from loadgen.quantities import QUANTITIES, Quantity
 from loadgen.records import Difference, Estimate, StageSpec, Verdict
 

@@ -98,4 +98,4 @@ def _uncounted(study: Study, base: Sequence[StageData], test: Sequence[StageData
     for arm, held in ((study.base, base), (study.test, test)):
         unknown = sum(sample.output_tokens is None for one in held for sample in one.ok)
         if unknown:
-            yield f"{arm}: the server reported no token counts for {unknown:,} requests: one event is taken as one token"
+            yield f"{arm}: no token counts from the server for {unknown:,} requests: one event is taken as one token"
