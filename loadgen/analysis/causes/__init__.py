@@ -1,0 +1,1 @@
+"""The four causes for which a quantized cache may not pay, one file each."""
