@@ -57,7 +57,7 @@ def _new(name: str, arms: tuple[ArmSpec, ...], reach: Reach, options: dict[str, 
         arms=arms,
         repeats=options["repeats"] or scenario.repeats,
         restart=restart_for(arms, options["restart"]),
-        slo=scenario.slo_record(),
+        slo=scenario.slo.record(),
         reach=reach,
     )
 

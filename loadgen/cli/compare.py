@@ -9,7 +9,7 @@ from loadgen.cli.carry_out import carry_out
 from loadgen.cli.options import pairs, with_reach
 from loadgen.engines.table import ENGINES
 from loadgen.errors import UserError
-from loadgen.server.arms import resolve
+from loadgen.server.arms import find_deploy, resolve
 
 
 @click.command(name="compare")
@@ -40,12 +40,14 @@ def command(scenario: str | None, arms: tuple[str, ...], **options: Any) -> int:
         return carry_out(None, (), **options)
     if scenario is None or len(arms) < 2:
         raise UserError("compare needs a SCENARIO and two --arm options, such as: demo --arm bf16 --arm fp8")
+    engine = ENGINES[options["engine"]]
     resolved = resolve(
         arms,
-        engine=options["engine"],
+        engine=engine,
         shared=options["shared"],
         overrides=pairs(options["overrides"], "--set"),
         model=options["model"],
         logs=pairs(options["logs"], "--log"),
+        deploy=find_deploy(engine),
     )
     return carry_out(scenario, tuple(resolved), **options)

@@ -7,7 +7,7 @@ import click
 
 from loadgen.analysis.judge import judge
 from loadgen.cli.show import show
-from loadgen.engines.kv_formats import predicted_ratio
+from loadgen.engines.kv_formats import likely_capacity_ratio
 from loadgen.report import as_html, as_json, as_prometheus
 from loadgen.store import read_experiment
 
@@ -28,7 +28,7 @@ def command(folder: Path, detail: bool, form: str) -> None:
     if form == "text":
         show(folder, detail=detail)
         return
-    report = judge(read_experiment(folder), predicted_ratio=predicted_ratio)
+    report = judge(read_experiment(folder), predicted_ratio=likely_capacity_ratio)
     if form == "json":
         sys.stdout.buffer.write(as_json.render(report))
     else:

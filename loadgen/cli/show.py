@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from loadgen.analysis.judge import judge
-from loadgen.engines.kv_formats import predicted_ratio
+from loadgen.engines.kv_formats import likely_capacity_ratio
 from loadgen.records import Report
 from loadgen.report import as_text
 from loadgen.report.write import write_all
@@ -17,7 +17,7 @@ def show(root: Path, *, detail: bool = False) -> Report:
 
     Raises UserError if `root` is no run directory.
     """
-    report = judge(read_experiment(root), predicted_ratio=predicted_ratio)
+    report = judge(read_experiment(root), predicted_ratio=likely_capacity_ratio)
     paths = write_all(report, root)
     console = Console()
     as_text.render(report, console, detail=detail)

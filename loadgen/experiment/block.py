@@ -9,8 +9,10 @@ from typing import Any
 import loadgen
 from loadgen.clock import Clock
 from loadgen.drive.client import Client
+from loadgen.drive.failures import Expects
 from loadgen.drive.health import watch
 from loadgen.drive.run import Progress, Stop, drive_stage
+from loadgen.drive.transport import Timeouts
 from loadgen.engines.body import request_body
 from loadgen.engines.engine import Engine
 from loadgen.engines.table import ENGINES
@@ -79,8 +81,12 @@ async def drive_block(setup: Setup, position: int, endpoint: Endpoint, wanted: W
         detail = await _drive_watched(setup, endpoint, wanted, manifest, (clock, writer))
     finally:
         writer.close()
-    how = "server_died" if not endpoint.alive() else "interrupted" if detail else "complete"
-    end = BlockEnd(ended_s=clock.now(), how=how, detail=detail)
+    died = endpoint.ended()
+    end = BlockEnd(
+        ended_s=clock.now(),
+        how="server_died" if died else "interrupted" if detail else "complete",
+        detail=str(died).splitlines()[0] if died else detail,
+    )
     write_once(folder, end)
     return end
 
@@ -92,6 +98,7 @@ async def _drive_watched(
     arm = setup.manifest.arms[setup.manifest.order[manifest.order]]
     engine, reach = ENGINES[arm.engine], setup.reach
     progress = Progress()
+    wanted.dashboard.watch(progress)
 
     def scraped(scrape: Scrape) -> None:
         writer.append(scrape)
@@ -127,12 +134,10 @@ def client_for(setup: Setup, url: str, clock: Clock, engine: Engine) -> Client:
         endpoint=setup.plan.endpoint,
         clock=clock,
         headers=reach.headers,
-        connect_timeout_s=reach.connect_timeout_s,
-        read_timeout_s=reach.read_timeout_s,
+        timeouts=Timeouts(connect_s=reach.connect_timeout_s, read_s=reach.read_timeout_s),
         transport=reach.transport,
-        ca_file=reach.ca_file,
-        insecure=reach.insecure,
-        done_required=engine.done_sent,
+        tls=reach.tls(),
+        expects=Expects(done_required=engine.done_sent, exact_output=bool(engine.forces_length)),
     )
 
 
@@ -147,9 +152,8 @@ async def _stages(
 ) -> str:
     clock, writer = run
     for number, stage in enumerate(setup.plan.stages):
-        if wanted.stop.requested:
+        if wanted.stop.after_stage_asked:
             return f"stopped before stage {stage.spec.name}"
-        wanted.dashboard.stage(stage.spec.name, progress)
         await drive_stage(
             stage,
             client=client,
@@ -161,8 +165,8 @@ async def _stages(
             progress=progress,
         )
         writer.flush()
-        if wanted.stop.requested and (wanted.stop.immediate or number + 1 < len(setup.plan.stages)):
-            return f"stopped {'within' if wanted.stop.immediate else 'after'} stage {stage.spec.name}"
+        if wanted.stop.after_stage_asked and (wanted.stop.now_asked or number + 1 < len(setup.plan.stages)):
+            return f"stopped {'within' if wanted.stop.now_asked else 'after'} stage {stage.spec.name}"
     return ""
 
 
@@ -211,6 +215,6 @@ async def _flush(writer: BlockWriter) -> None:
 
 
 async def _while_alive(endpoint: Endpoint, stop: Stop) -> None:
-    while endpoint.alive():
+    while endpoint.ended() is None:
         await asyncio.sleep(ALIVE_INTERVAL_S)
     stop.now()

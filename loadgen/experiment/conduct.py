@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from loadgen.drive.calibrate import vocabulary as calibrated
 from loadgen.drive.run import Stop
 from loadgen.engines.table import ENGINES
-from loadgen.errors import ExperimentError, UserError
+from loadgen.errors import ExperimentError, ServerError, UserError
 from loadgen.experiment.block import Wanted, drive_block
 from loadgen.experiment.fleet import Endpoint, Fleet
 from loadgen.experiment.setup import Setup
@@ -32,7 +32,7 @@ async def conduct(setup: Setup, dashboard: Dashboard) -> bool:
         with _interruptible(stop, dashboard, driving.cancel):
             return await driving
     except asyncio.CancelledError:
-        if not stop.requested:
+        if not stop.after_stage_asked:
             raise
         return False
     finally:
@@ -45,14 +45,14 @@ def _interruptible(stop: Stop, dashboard: Dashboard, cancel: Callable[[], object
     loop = asyncio.get_running_loop()
 
     def interrupted() -> None:
-        if stop.requested or not dashboard.driving:
+        if stop.after_stage_asked or not dashboard.driving:
             at_once()
         else:
             stop.after_stage()
             dashboard.say("stopping after this stage, then reporting what there is; Ctrl-C again stops now")
 
     def at_once() -> None:
-        idle = stop.immediate or not dashboard.driving
+        idle = stop.now_asked or not dashboard.driving
         stop.now()
         dashboard.say("stopping now")
         if idle:
@@ -75,7 +75,7 @@ async def _blocks(setup: Setup, dashboard: Dashboard, stop: Stop) -> bool:
         for position, number in enumerate(manifest.order):
             if position in setup.done:
                 continue
-            if stop.requested:
+            if stop.after_stage_asked:
                 return False
             async with fleet.at(position) as endpoint:
                 if wanted is None:
@@ -87,7 +87,7 @@ async def _blocks(setup: Setup, dashboard: Dashboard, stop: Stop) -> bool:
                 took_s = dashboard.block_done()
                 dashboard.say(f"[{time.monotonic() - started_s:.0f} s] {label}: {end.how} in {took_s:.0f} s")
                 if end.how == "server_died":
-                    raise endpoint.death()
+                    raise endpoint.ended() or ServerError(end.detail)
             if end.how == "interrupted":
                 return False
     return True

@@ -15,8 +15,7 @@ from loadgen.live.dashboard import Dashboard
 from loadgen.records import ArmSpec, ServerFacts
 from loadgen.server.facts import read_facts
 from loadgen.server.host import host_facts
-from loadgen.server.launch import free_port, launched
-from loadgen.server.log import telling_lines
+from loadgen.server.launch import free_port, launched, log_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +24,7 @@ class Endpoint:
 
     url: str
     facts: ServerFacts
-    alive: Callable[[], bool]
-    log_path: Path | None = None
-
-    def death(self) -> ServerError:
-        """Why it is gone, with the log's telling lines."""
-        telling = telling_lines(self.log_path.read_text(errors="replace")) if self.log_path else ()
-        return ServerError(f"the server at {self.url} died while it was being driven", telling)
+    ended: Callable[[], ServerError | None]
 
 
 class Fleet:
@@ -42,6 +35,7 @@ class Fleet:
         self._dashboard = dashboard
         self._stack = AsyncExitStack()
         self._up: dict[int, Endpoint] = {}
+        self._ports: list[int] = []
 
     async def __aenter__(self) -> "Fleet":
         await self._stack.__aenter__()
@@ -94,32 +88,35 @@ class Fleet:
             self._dashboard.wait(f"starting {arm.name}: {elapsed_s:.0f} s · {last_line}")
 
         self._dashboard.say(f"starting {arm.name} ({arm.engine}); its log: {log_path}")
+        self._ports.append(free_port(avoid=self._ports))
         async with launched(
             arm,
-            port=free_port(),
+            port=self._ports[-1],
             log_path=log_path,
             on_wait=on_wait,
             timeout_s=self._setup.reach.start_timeout_s,
         ) as server:
             facts = await read_facts(
                 url=server.url,
-                log_text=log_path.read_text(errors="replace"),
+                log_text=log_text(log_path),
                 engine=ENGINES[arm.engine],
                 argv=server.argv,
                 ready_after_s=server.ready_after_s,
                 host=host_facts(),
             )
             self._dashboard.say(_ready(arm, facts))
-            yield Endpoint(url=server.url, facts=facts, alive=server.alive, log_path=log_path)
+            yield Endpoint(url=server.url, facts=facts, ended=server.ended)
 
     async def _attached(self, arm: ArmSpec, url: str) -> Endpoint:
-        log_text = Path(arm.log).read_text(errors="replace") if arm.log else None
         facts = await read_facts(
-            url=url, log_text=log_text, engine=ENGINES[arm.engine], headers=self._setup.reach.headers
+            url=url,
+            log_text=log_text(Path(arm.log)) if arm.log else None,
+            engine=ENGINES[arm.engine],
+            headers=self._setup.reach.headers,
         )
         facts = msgspec.structs.replace(facts, model=arm.shared_flags.get("model") or facts.model)
         self._dashboard.say(_ready(arm, facts))
-        return Endpoint(url=url, facts=facts, alive=lambda: True)
+        return Endpoint(url=url, facts=facts, ended=lambda: None)
 
 
 def _ready(arm: ArmSpec, facts: ServerFacts) -> str:

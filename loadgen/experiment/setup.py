@@ -3,6 +3,7 @@
 import importlib.metadata
 import platform
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +35,19 @@ class Reach:
     transport: Literal["lean", "httpx"] = "lean"
     ca_file: str | None = None
     insecure: bool = False
+
+    def tls(self) -> ssl.SSLContext | None:
+        """How https servers are verified; None = by the system's own rules. Raises UserError for a bad CA file."""
+        if self.ca_file is None and not self.insecure:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except (ssl.SSLError, OSError) as error:
+            raise UserError(f"--ca-file: {self.ca_file}: {error}; give a PEM file of certificates") from error
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

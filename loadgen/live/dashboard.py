@@ -16,11 +16,20 @@ from loadgen.records import Scrape
 class Progress(Protocol):
     """The counters of the stage being driven (drive.run.Progress)."""
 
+    stage: str
+    warmup: bool
     planned: int
-    done: int
     failed: int
-    in_flight: int
-    output_tokens: int
+
+    @property
+    def done(self) -> int:
+        """Requests that have ended."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens so far."""
+        ...
 
 
 class Dashboard:
@@ -31,7 +40,6 @@ class Dashboard:
         self._interval_s = interval_s if out.isatty() else 15.0
         self._live = out.isatty()
         self._label = ""
-        self._stage = ""
         self._progress: Progress | None = None
         self._scrape: Scrape | None = None
         self._tokens: tuple[float, float] | None = None
@@ -54,7 +62,7 @@ class Dashboard:
     def block(self, label: str, *, blocks: int) -> None:
         """A block begins."""
         self._label, self._blocks, self._block_started = label, blocks, time.monotonic()
-        self._stage, self._progress, self._scrape, self._tokens, self._rate = "", None, None, None, 0.0
+        self._progress, self._scrape, self._tokens, self._rate = None, None, None, 0.0
         self._driving = True
 
     @property
@@ -69,9 +77,9 @@ class Dashboard:
         self._driving, self._progress = False, None
         return took_s
 
-    def stage(self, name: str, progress: Progress) -> None:
-        """A stage (or its warm-up) begins."""
-        self._stage, self._progress = name, progress
+    def watch(self, progress: Progress) -> None:
+        """Where to read how the block gets on."""
+        self._progress = progress
 
     def scraped(self, scrape: Scrape) -> None:
         """The server's newest state."""
@@ -90,7 +98,8 @@ class Dashboard:
         parts = [self._label]
         if self._progress is not None:
             failed = f" ({self._progress.failed} failed)" if self._progress.failed else ""
-            parts.append(f"{self._stage} {self._progress.done}/{self._progress.planned}{failed}")
+            stage = self._progress.stage + (" warm-up" if self._progress.warmup else "")
+            parts.append(f"{stage} {self._progress.done}/{self._progress.planned}{failed}")
             parts.append(f"{self._output_rate(now_s):,.0f} tok/s")
         parts.extend(_server_state(self._scrape))
         if self._done_blocks_s:
@@ -102,7 +111,7 @@ class Dashboard:
     def _output_rate(self, now_s: float) -> float:
         tokens = _total(self._scrape, "generation_tokens")
         if tokens is None:
-            tokens = float(self._progress.output_tokens) if self._progress else 0.0
+            tokens = float(self._progress.tokens) if self._progress else 0.0
         if self._tokens is not None and now_s > self._tokens[0]:
             fresh = max(0.0, tokens - self._tokens[1]) / (now_s - self._tokens[0])
             self._rate = fresh if self._rate == 0.0 else 0.5 * self._rate + 0.5 * fresh
