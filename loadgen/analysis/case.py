@@ -14,13 +14,17 @@ PredictedRatio = Callable[[str, str], float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Base against test. `decode` and `prefill` are None where there is no one stream, or where it may not be used."""
+    """Base against test. `decode` and `prefill` are None where there is no one stream, or where it may not be used.
+
+    `refused`: stages whose work differs between the arms.
+    """
 
     study: Study
     differences: Mapping[tuple[str, str], Difference]
     decode: Decode | None
     prefill: Prefill | None
     predicted_ratio: PredictedRatio
+    refused: frozenset[str] = frozenset()
 
     @property
     def base(self) -> str:

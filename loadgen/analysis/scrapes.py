@@ -44,16 +44,20 @@ def gauge(scrapes: Sequence[Scrape], name: str) -> Series:
 
 
 def counter(scrapes: Sequence[Scrape], name: str) -> Series:
-    """How much a counter has grown since the first scrape. A fall is a restart: the new reading is growth from zero."""
+    """How much a counter has grown since the first scrape.
+
+    A fall is a restart: the new reading is growth from zero; so is a counter that appears later than the first scrape
+    (a labelled counter is exported once it has counted).
+    """
     grown = 0.0
     last: dict[str, float] = {}
     at, values = [], []
-    for scrape in scrapes:
+    for place, scrape in enumerate(scrapes):
         for engine in scrape.engines:
             if name not in engine.values:
                 continue
             now = engine.values[name]
-            before = last.get(engine.engine, now)
+            before = last.get(engine.engine, 0.0 if place else now)
             grown += now - before if now >= before else now
             last[engine.engine] = now
         if last:

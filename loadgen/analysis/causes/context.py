@@ -1,5 +1,7 @@
 """Cause 3: contexts too short for what is won per token of context to outweigh what each step costs more."""
 
+from typing import Literal
+
 from loadgen.analysis.case import Case
 from loadgen.analysis.decompose import Decode, traffic_contexts
 from loadgen.analysis.wording import digits, times
@@ -17,7 +19,7 @@ def short_context(case: Case) -> Finding:
         return Finding(
             cause="short context",
             verdict="not observable",
-            claim="There is no one-stream stage on both arms that can be used: the break-even context is not known.",
+            claim="No one-stream stage on both arms can be used: the break-even context is not known.",
             advice="Add a stage with `concurrency: 1` and prompts from short to long.",
         )
     figures = _figures(case, case.decode)
@@ -54,7 +56,9 @@ def _held(case: Case, decode: Decode, figures: tuple[Figure, ...]) -> Finding:
         claim = "The break-even is not confined to an interval."
         return Finding(cause="short context", verdict="cannot tell", claim=claim, evidence=figures)
     most, share, least = (float((contexts > end).mean()) for end in (root.lo, root.center, root.hi))
-    verdict = "holds" if most < HALF else "does not hold" if least >= HALF else "cannot tell"
+    verdict: Literal["holds", "does not hold", "cannot tell"] = "cannot tell"
+    if most < HALF or least >= HALF:
+        verdict = "holds" if most < HALF else "does not hold"
     where = f"{max(root.center, 0):,.0f} tokens ({max(root.lo, 0):,.0f}–{max(root.hi, 0):,.0f})"
     return Finding(
         cause="short context",

@@ -16,7 +16,7 @@ def conversion(case: Case) -> Finding:
         return Finding(
             cause="conversion",
             verdict="not observable",
-            claim="There is no one-stream stage on both arms that can be used: conversion cannot be told from queueing.",
+            claim="No one-stream stage on both arms can be used: conversion cannot be told from queueing.",
             advice="Add a stage with `concurrency: 1` to the scenario.",
         )
     step, prompt = _step(case), None if case.prefill is None else case.prefill.ratio
@@ -29,7 +29,7 @@ def conversion(case: Case) -> Finding:
             claim=f"{' and '.join(dearer)}.",
             evidence=figures,
             advice="Longer contexts and fuller batches spread a step's fixed cost; for prefill, look for a kernel that "
-            "takes this format without converting (vLLM: --attention-backend), or keep a prefix cache.",
+            "takes this format without converting (vLLM: --attention-backend).",
         )
     cheap = (step is None or _below(step.hi, NEGLIGIBLE_RATIO * _gap_s(case))) and (
         prompt is None or _below(prompt.hi, 1 + NEGLIGIBLE_RATIO)

@@ -6,7 +6,7 @@ from loadgen.analysis import stats
 from loadgen.analysis.case import Case
 from loadgen.analysis.wording import digits, times
 from loadgen.quantities import text
-from loadgen.records import Estimate, Figure, Finding, StageSpec
+from loadgen.records import Figure, Finding, StageSpec
 
 FULL_RATIO = 0.9
 CROWDED_RATIO = 0.7
@@ -130,7 +130,8 @@ def freed(base: Memory, test: Memory) -> bool | None:
 
 def running_ratio(case: Case, spec: StageSpec) -> stats.Contrast:
     """Mean batch of the test arm over the base's."""
-    return stats.ratio(*(case.study.values("running_mean", spec.name, arm) for arm in (case.base, case.test)))
+    base, test = (case.study.values("running_mean", spec.name, arm) for arm in (case.base, case.test))
+    return stats.ratio(base, test)
 
 
 def _bound(base: Memory, test: Memory, running: stats.Contrast, figures: tuple[Figure, ...]) -> Finding:
@@ -156,16 +157,12 @@ def _bound(base: Memory, test: Memory, running: stats.Contrast, figures: tuple[F
 def knob(used: Memory) -> str:
     """What held the batch back, by name, and what to turn."""
     peak, wanted = used.running_peak, used.spec.concurrency
+    queue = f"while {_number(used.waiting_mean)} wait"
     if used.queueing and used.at_cap:
-        return (
-            f"{used.arm} runs the most sequences that it may, {used.max_num_seqs}, while {digits(used.waiting_mean or 0)} "
-            "wait: raise `--max-num-seqs`."
-        )
+        return f"{used.arm} runs the most sequences that it may, {used.max_num_seqs}, {queue}: raise `--max-num-seqs`."
     if used.queueing:
-        return (
-            f"{used.arm} stands at {_number(peak)} sequences while {digits(used.waiting_mean or 0)} wait: raise "
-            "`--max-num-seqs` (or `--max-num-batched-tokens`), whichever holds it there."
-        )
+        knobs = "`--max-num-seqs` or `--max-num-batched-tokens`, whichever holds it there"
+        return f"{used.arm} stands at {_number(peak)} sequences {queue}: raise {knobs}."
     if wanted is not None and peak is not None and peak >= FULL_RATIO * wanted:
         return f"All {wanted} requests of the client run at once: raise the stage's `concurrency` to fill the cache."
     if used.spec.role == "open_loop":
@@ -223,5 +220,4 @@ def capacity_doubts(case: Case, tolerance: float = 0.05) -> tuple[str, ...]:
 
 
 def _grown(running: stats.Contrast) -> Figure:
-    estimate: Estimate = running.estimate
-    return Figure(label="mean batch, test / base", value=times(estimate), source="/metrics")
+    return Figure(label="mean batch, test / base", value=times(running.estimate), source="/metrics")

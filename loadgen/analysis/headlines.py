@@ -1,0 +1,141 @@
+"""The answer in words: one sentence for one stream, one for saturation, one for an open loop.
+
+Each role looks at a small family of quantities, stated here, and at no other. A verdict counts in a headline only if
+it holds with the whole family in view (Holm), so that a headline of equals is false at most 5 % of the time, however
+many rows the table has. In a closed loop throughput rules: with C requests in flight, throughput x mean E2E = C, so
+that what is won in throughput is won in the time of the whole answer. Latencies rule elsewhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from loadgen.analysis import stats
+from loadgen.analysis.compare import Comparison
+from loadgen.analysis.study import Study
+from loadgen.analysis.wording import listed, times
+from loadgen.quantities import QUANTITIES
+from loadgen.records import Difference, Headline, Role, StageSpec
+
+FAMILIES: dict[Role, tuple[str, ...]] = {
+    "one_stream": ("itl_p50_s", "ttft_p50_s"),
+    "saturated": ("output_tokens_per_s", "ttft_p50_s", "itl_p50_s", "goodput_per_s"),
+    "open_loop": ("ttft_from_due_p50_s", "ttft_from_due_p95_s", "itl_p50_s", "goodput_per_s"),
+}
+PLACES: dict[Role, str] = {"one_stream": "In one stream", "saturated": "At saturation", "open_loop": "Under open load"}
+
+Answer = Literal["pays", "does not pay", "trade-off", "no difference shown", "cannot tell"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A role's comparisons, sorted by what holds with all of them in view."""
+
+    better: tuple[Difference, ...]
+    worse: tuple[Difference, ...]
+    open: tuple[Difference, ...]  # undecided
+    blind: tuple[Difference, ...]  # cannot tell
+
+    def has(self, side: str, *prefixes: str) -> bool:
+        """Whether a quantity with one of these prefixes is on a side."""
+        return any(one.quantity.startswith(prefixes) for one in getattr(self, side))
+
+
+def headlines(study: Study, comparisons: Sequence[Comparison]) -> tuple[Headline, ...]:
+    """One per stage, in the order of the stages."""
+    if study.test is None:
+        return ()
+    by_name = {(one.difference.stage, one.difference.quantity): one for one in comparisons}
+    return tuple(_headline(study.test, spec, by_name) for spec in study.stages)
+
+
+def family(spec: StageSpec, by_name: Mapping[tuple[str, str], Comparison]) -> Family:
+    """Holm over the role's quantities; what does not hold any more is undecided."""
+    members = [by_name[spec.name, name] for name in FAMILIES[spec.role] if (spec.name, name) in by_name]
+    held = stats.holm([one.p for one in members])
+    sorted_by: dict[str, list[Difference]] = {"better": [], "worse": [], "open": [], "blind": []}
+    for one, holds in zip(members, held, strict=True):
+        verdict = one.difference.verdict
+        side = "blind" if verdict == "cannot tell" else verdict if holds else "open"
+        sorted_by[side].append(one.difference)
+    return Family(**{side: tuple(found) for side, found in sorted_by.items()})
+
+
+def _headline(test: str, spec: StageSpec, by_name: Mapping[tuple[str, str], Comparison]) -> Headline:
+    found = family(spec, by_name)
+    answer = closed_loop(found) if spec.role == "saturated" else latency_rules(found)
+    place = PLACES[spec.role]
+    return Headline(role=spec.role, stage=spec.name, verdict=answer, sentence=f"{place} {_words(test, answer, found)}")
+
+
+def closed_loop(found: Family) -> Answer:
+    """Throughput rules. A goodput or a TTFT that goes the other way makes it a trade-off; a slower ITL alone does not:
+    with more sequences in a batch each step is longer, and the whole answer still comes sooner.
+    """
+    if found.has("blind", "output_tokens"):
+        return "cannot tell"
+    if found.has("better", "output_tokens"):
+        return "trade-off" if found.has("worse", "goodput", "ttft") else "pays"
+    if found.has("worse", "output_tokens"):
+        return "trade-off" if found.has("better", "goodput", "ttft") else "does not pay"
+    return latency_rules(found)
+
+
+def latency_rules(found: Family) -> Answer:
+    """Better without worse pays, worse without better does not, both are a trade-off."""
+    if found.better and found.worse:
+        return "trade-off"
+    if found.better or found.worse:
+        return "pays" if found.better else "does not pay"
+    return "no difference shown" if found.open else "cannot tell"
+
+
+def _words(test: str, answer: Answer, found: Family) -> str:
+    better, worse = _named(found.better), _named(found.worse)
+    rest = _rest(found)
+    if answer == "cannot tell":
+        return f"nothing can be told of {test}: {_why_blind(found)}."
+    if answer == "no difference shown":
+        return f"no difference of {test} is shown: {_named(found.open)}{_power(found)}."
+    if answer == "trade-off":
+        return f"{test} is a trade-off: better {better}; worse {worse}{rest}."
+    if answer == "pays":
+        price = f", while this got worse: {worse}" if worse else ""
+        return f"{test} pays: {better}{price}{rest}."
+    gain = f", while this got better: {better}" if better else ""
+    return f"{test} does not pay: {worse}{gain}{rest}."
+
+
+def _named(differences: Sequence[Difference]) -> str:
+    return listed([f"{_label(one.quantity)} {times(one.ratio)}" for one in differences])
+
+
+def _label(quantity: str) -> str:
+    return "output throughput" if quantity == "output_tokens_per_s" else QUANTITIES[quantity].label
+
+
+def _rest(found: Family) -> str:
+    if not found.open:
+        return ""
+    return f"; no difference shown in {_named(found.open)}"
+
+
+def _power(found: Family) -> str:
+    """What could have been seen, by the first of the family; an interval that excludes 1 on its own is explained."""
+    first = found.open[0]
+    alone = [one for one in found.open if one.verdict != "no difference shown"]
+    words = (
+        f"; {_label(first.quantity)} would have shown from {first.detectable_ratio:.2f}x"
+        if (first.detectable_ratio is not None)
+        else ""
+    )
+    if alone:
+        words += f"; {_named(alone)} does not hold with {len(found.open)} quantities in view"
+    elif first.blocks_needed is not None:
+        words += f"; {first.blocks_needed} blocks per arm would decide if what was seen is the truth"
+    return words
+
+
+def _why_blind(found: Family) -> str:
+    notes = list(dict.fromkeys(one.note for one in found.blind if one.note))
+    return "; ".join(notes) or "it was not measured on both arms"

@@ -1,0 +1,139 @@
+"""From an experiment as it was read to the report: pure, the same answer every time."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from loadgen.analysis.case import Case, PredictedRatio
+from loadgen.analysis.causes.memory import capacity_doubts
+from loadgen.analysis.checklist import checklist
+from loadgen.analysis.compare import Comparison, Late, compare
+from loadgen.analysis.curves import curves
+from loadgen.analysis.decompose import Decode, decompose, prefill
+from loadgen.analysis.diagnose import diagnose
+from loadgen.analysis.headlines import headlines
+from loadgen.analysis.innocence import innocence, withdrawn
+from loadgen.analysis.study import Study, study
+from loadgen.analysis.summary import arm_reports, failures, summaries
+from loadgen.analysis.unintended import doubts, unintended
+from loadgen.analysis.wording import counted
+from loadgen.analysis.work import Work, work
+from loadgen.records import Check, Decomposition, Experiment, Finding, Report
+
+
+def unpredicted(base_dtype: str, test_dtype: str) -> float | None:
+    """No prediction of the capacity ratio."""
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What only a comparison has; empty in a run of one arm."""
+
+    comparisons: tuple[Comparison, ...] = ()
+    decomposition: Decomposition | None = None
+    findings: tuple[Finding, ...] = ()
+    checklist: tuple[Check, ...] = ()
+    unintended: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredicted) -> Report:
+    """The whole report. `predicted_ratio(base dtype, test dtype)`: how many times the tokens the format should hold."""
+    cut = study(experiment)
+    checks, late = innocence(cut)
+    judged = _judged(cut, late, predicted_ratio) if cut.test is not None else Judgement()
+    manifest = experiment.manifest
+    return Report(
+        loadgen=manifest.loadgen,
+        title=_title(cut),
+        path=experiment.path,
+        command=manifest.command,
+        scenario=manifest.scenario,
+        scenario_text=manifest.scenario_text,
+        started_at=manifest.started_at,
+        base=cut.base,
+        test=cut.test,
+        order=tuple(cut.labels[number] for number in manifest.order if number < len(cut.labels)),
+        restart=manifest.restart,
+        simulated=any(_simulated(block.facts.engine) for block in experiment.blocks),
+        headlines=headlines(cut, judged.comparisons),
+        arms=arm_reports(cut),
+        stages=cut.stages,
+        summaries=summaries(cut),
+        differences=tuple(one.difference for one in judged.comparisons),
+        decomposition=judged.decomposition,
+        findings=judged.findings,
+        checklist=judged.checklist,
+        unintended=judged.unintended,
+        innocence=checks,
+        curves=curves(cut),
+        warnings=(*cut.warnings, *withdrawn(late), *_failures(cut), *judged.warnings, *doubts(cut), *_further(cut)),
+        client_host=manifest.client_host,
+        packages=manifest.packages,
+        plan_notes=manifest.plan_notes,
+    )
+
+
+def _title(cut: Study) -> str:
+    arms = cut.base if cut.test is None else f"{cut.test} against {cut.base}"
+    return f"{arms}: {cut.experiment.manifest.scenario}"
+
+
+def _simulated(engine: str) -> bool:
+    return "emulat" in engine.lower()
+
+
+def _judged(cut: Study, late: Sequence[Late], predicted_ratio: PredictedRatio) -> Judgement:
+    works = {spec.name: work(cut, spec) for spec in cut.stages}
+    comparisons = compare(cut, works, late)
+    decode = decompose(cut)
+    usable = _one_stream_usable(cut, works, late)
+    case = Case(
+        study=cut,
+        differences={(one.difference.stage, one.difference.quantity): one.difference for one in comparisons},
+        decode=decode if usable else None,
+        prefill=prefill(cut) if usable else None,
+        predicted_ratio=predicted_ratio,
+        refused=frozenset(name for name, one in works.items() if one.differs),
+    )
+    findings = diagnose(case)
+    return Judgement(
+        comparisons=comparisons,
+        decomposition=_usable(decode) if usable else None,
+        findings=findings,
+        checklist=checklist(case, findings),
+        unintended=(*unintended(cut), *_unequal(works)),
+        warnings=(*_noted(works), *capacity_doubts(case)),
+    )
+
+
+def _usable(decode: Decode | None) -> Decomposition | None:
+    return None if decode is None else decode.decomposition
+
+
+def _one_stream_usable(cut: Study, works: Mapping[str, Work], late: Sequence[Late]) -> bool:
+    """One stream speaks only if both arms did the same work and the client was on time."""
+    spec = cut.stage("one_stream")
+    return (
+        spec is not None and not works[spec.name].differs and not any(x.concerns(spec.name, "itl_p50_s") for x in late)
+    )
+
+
+def _unequal(works: Mapping[str, Work]) -> tuple[str, ...]:
+    return tuple(f"{name}: not the same work: {one}" for name, found in works.items() for one in found.differs)
+
+
+def _noted(works: Mapping[str, Work]) -> tuple[str, ...]:
+    return tuple(f"{name}: {note}" for name, found in works.items() for note in found.notes)
+
+
+def _failures(cut: Study) -> tuple[str, ...]:
+    counts = {arm: failures(cut, arm) for arm in cut.labels}
+    return tuple(f"{arm}: failed requests: {counted(found)}" for arm, found in counts.items() if found)
+
+
+def _further(cut: Study) -> tuple[str, ...]:
+    if len(cut.labels) < 3:
+        return ()
+    rest = ", ".join(cut.labels[2:])
+    return (f"compared are {cut.base} and {cut.test}; of {rest} there are summaries only",)

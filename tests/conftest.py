@@ -1,0 +1,1 @@
+"""Its folder goes on the path: every test may import `fakes`."""
