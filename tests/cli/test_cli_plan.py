@@ -1,0 +1,74 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from loadgen.cli.plan import command
+from loadgen.errors import UserError
+
+TEXT = """
+name: small
+description: thirty-two at once
+workload: {input_tokens: 250, output_tokens: 6}
+stages:
+  - {name: full, concurrency: 32, requests: 40}
+  - {name: steady, rate: 2, duration: 10s}
+"""
+TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+    f"2023-11-16 18:17:0{second}.5,{100 + second},{second}\n" for second in range(6)
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def run(*words: str) -> str:
+    result = CliRunner().invoke(command, list(words), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_tables(file: Path) -> None:
+    shown = run(str(file), "--capacity", "4096", "--rows", "2")
+    squeezed = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "small: thirty-two at once" in squeezed
+    assert "full 32 in flight 40 32" in squeezed
+    assert "steady 2/s, CV 1, 9 s 20 2" in squeezed
+    assert "full prompt 250 250 250 250 250 250 10,000" in squeezed
+    assert "full: a capacity of 4,096 tokens holds 16 of 32 requests of the peak" in squeezed
+    assert "full 1 - 250 6 u:full:1 x 250" in squeezed
+    assert not any("u:full:2 " in line for line in squeezed)
+    assert any(line.startswith("assumed: 10,000 prefill tokens/s, 20 ms per output token") for line in squeezed)
+
+
+def test_json(file: Path) -> None:
+    told = json.loads(run(str(file), "--json", "--capacity", "4096", "--rows", "1", "--decode-gap", "0.5"))
+    full = told["stages"][0]
+    assert full["spec"]["role"] == "saturated"
+    assert full["prompt_tokens"] == {"total": 10_000, "p10": 250, "p50": 250, "p90": 250, "p99": 250, "max": 250}
+    assert full["kv"]["held"] == 16
+    assert full["kv"]["peak_tokens"] == 8_192
+    assert len(full["first"]) == 1
+    assert told["assumed"] == {"prefill_tokens_per_s": 10_000.0, "decode_gap_s": 0.5}
+    assert len(told["digest"]) == 32
+
+
+def test_a_trace_is_read_and_its_losses_are_told(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(TRACE)
+    path = tmp_path / "traced.yaml"
+    path.write_text("name: traced\nworkload: {trace: {path: t.csv}}\nstages: [{name: replay, speed: 0.5}]\n")
+    shown = run(str(path))
+    assert "trace x 0.5, 8 s" in shown
+    assert "note: trace: dropped 1 of 6 rows: no output tokens" in shown
+
+
+def test_a_users_mistake_is_a_user_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        run(str(tmp_path / "gone.yaml"))
+    result = CliRunner().invoke(command, ["demo", "--capacity", "none"])
+    assert result.exit_code == 2
