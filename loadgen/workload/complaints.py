@@ -32,6 +32,8 @@ PLAINER = {
     "model_attributes_type": "should be a mapping of keys",
     "dict_type": "should be a mapping of keys",
     "tuple_type": "should be a list",
+    "too_long": "should hold two values",
+    "too_short": "should hold two values at least",
     "string_type": "should be text, in quotes if it looks like something else",
     "string_pattern_mismatch": "should be of letters, digits, dot, dash, underscore, beginning with a letter or digit",
 }
@@ -100,7 +102,7 @@ def _should(kind: str, message: str, place: Place) -> str:
     if kind in ("extra_forbidden", "invalid_key"):
         return _nearest(place)
     if kind == "missing":
-        return f"missing; should be {_describe(place)}"
+        return f"missing; required{_describe(place)}"
     return PLAINER.get(kind) or message.replace("Input should", "should").replace(*AT_LEAST).replace(*AT_MOST)
 
 
@@ -118,4 +120,4 @@ def _nearest(place: Place) -> str:
 
 def _describe(place: Place) -> str:
     fields = [model.model_fields[str(place[-1])] for model in _models(place) if str(place[-1]) in model.model_fields]
-    return fields[0].description or "given" if fields else "given"
+    return f" ({fields[0].description})" if fields else ""

@@ -101,7 +101,8 @@ class Quantiles(Keys):
 
 def _shape(value: Any) -> str | None:
     if isinstance(value, dict):
-        return next((tag for key, tag in (("range", "between"), ("quantiles", "table")) if key in value), None)
+        tags = [tag for key, tag in (("range", "between"), ("quantiles", "table")) if key in value]
+        return tags[0] if len(tags) == 1 else None
     if isinstance(value, Range):
         return "between"
     if isinstance(value, Quantiles):

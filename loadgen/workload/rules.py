@@ -29,7 +29,7 @@ def complaints(data: Any) -> list[Complaint]:
     stages = data.get("stages")
     steps = stages if isinstance(stages, list | tuple) else ()
     found = list(_of_workload(work))
-    if stages is not None and not isinstance(stages, str) and not steps:
+    if isinstance(stages, list | tuple) and not stages:
         found.append(Complaint(("stages",), "empty; should be a list of at least one stage"))
     named: dict[Any, int] = {}
     for number, stage in enumerate(steps):

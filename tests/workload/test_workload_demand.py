@@ -47,6 +47,12 @@ def test_a_shared_prefix_is_held_once() -> None:
     assert wanted.reused_ratio == pytest.approx(3 * 60 / 400)
 
 
+def test_a_shared_prefix_goes_with_its_last_holder() -> None:
+    holders = [request(index, 100, 10, due_s=index * 0.5, prefix=60) for index in range(3)]
+    later = request(3, 300, 10, due_s=10)
+    assert demand(stage(*holders, later), SPEEDS).peak_tokens == 310
+
+
 def test_whole_blocks() -> None:
     wanted = demand(stage(request(0, 100, 10), request(1, 100, 29), concurrency=2), SPEEDS, block_tokens=128)
     assert wanted.peak_tokens == 128 + 256

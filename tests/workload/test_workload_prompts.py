@@ -86,6 +86,9 @@ def test_a_shared_prefix_of_words_stays_whole() -> None:
     short = prompts.render(request(("p:0", 20), ("u:a:0", 3)), seed=1, salt="s", vocabulary=WORDS)
     assert isinstance(short, str)
     assert short.split(" ") == one.split(" ")[:16], "an overhead longer than the last run goes on into the prefix"
+    equal = prompts.render(request(("p:0", 20), ("u:a:0", 7)), seed=1, salt="s", vocabulary=WORDS)
+    assert isinstance(equal, str)
+    assert equal.split(" ") == one.split(" ")[:20]
 
 
 def test_a_prompt_shorter_than_the_overhead_is_refused_beforehand() -> None:

@@ -73,7 +73,7 @@ def test_every_complaint_at_once_each_with_file_line_key_and_value() -> None:
         "s.yaml:10: stages[2].input_tokens.range: should be [lowest, highest]: 9 is above 3",
         "s.yaml:10: stages[2].rate: -1: should be greater than 0",
         "s.yaml:11: stages[3].concurrency: 1.5: should be a whole number",
-        "s.yaml:11: stages[3].name: missing; should be letters, digits, dot, dash, underscore; unique",
+        "s.yaml:11: stages[3].name: missing; required (letters, digits, dot, dash, underscore; unique)",
         's.yaml:11: stages[3].requests: "two": should be a whole number, without quotes or unit',
     ]
 
@@ -109,8 +109,22 @@ def test_every_complaint_at_once_each_with_file_line_key_and_value() -> None:
         ("concurrency: 2", "concurrency: true", "stages[0].concurrency: true: should be a whole number"),
         ("concurrency: 2", "concurency: 2", "stages[0].concurency: unknown key; did you mean concurrency?"),
         ("concurrency: 2", "rate: .inf", "stages[0].rate: Infinity: should be a number"),
+        ("input_tokens: 100", "input_tokens: {range: [1]}", "workload.input_tokens.range[1]: missing; required"),
+        (
+            "input_tokens: 100",
+            "input_tokens: {range: [1, 2, 3]}",
+            "workload.input_tokens.range: should hold two values",
+        ),
+        ("input_tokens: 100", "input_tokens: {quantiles: {100: 9}}", "quantiles: should hold two values at least"),
+        (
+            "input_tokens: 100",
+            "input_tokens: {range: [1, 2], quantiles: {}}",
+            "workload.input_tokens: should be a number",
+        ),
+        ("input_tokens: 100", "input_tokens: {quantiles: {50: 3, 200: 9}}", "quantiles[200]: 9: should be at most 100"),
+        ("- {name: a, concurrency: 2, requests: 4}", "  a: 3", "stages: should be a list"),
         ("name: good", "name: 12", "name: 12: should be text"),
-        ("name: good", "nme: good", "name: missing; should be letters, digits, dot, dash, underscore"),
+        ("name: good", "nme: good", "name: missing; required (letters, digits, dot, dash, underscore"),
         ("- {name: a, concurrency: 2, requests: 4}", "[]", "stages: empty; should be a list of at least one stage"),
         ("- {name: a, concurrency: 2, requests: 4}", "- 7", "stages[0]: 7: should be a mapping of keys"),
         ("{input_tokens: 100, output_tokens: 10}", "chat", 'workload: "chat": should be a mapping of keys'),
