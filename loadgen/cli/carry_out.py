@@ -7,16 +7,14 @@ from typing import Any
 import click
 
 from loadgen.cli.options import bearer, command_line, run_folder
+from loadgen.cli.plan import planned
 from loadgen.cli.show import show
 from loadgen.errors import ExperimentError
 from loadgen.experiment.conduct import conduct
 from loadgen.experiment.setup import Reach, Setup, create, restart_for, resume
 from loadgen.live.dashboard import Dashboard
-from loadgen.records import ArmSpec, Trace
+from loadgen.records import ArmSpec
 from loadgen.store import read_experiment
-from loadgen.traces.read import read_trace
-from loadgen.workload import scenario as scenarios
-from loadgen.workload.plan import build
 
 
 def carry_out(scenario: str | None, arms: tuple[ArmSpec, ...], **options: Any) -> int:
@@ -46,9 +44,7 @@ def carry_out(scenario: str | None, arms: tuple[ArmSpec, ...], **options: Any) -
 
 
 def _new(name: str, arms: tuple[ArmSpec, ...], reach: Reach, options: dict[str, Any]) -> Setup:
-    path = scenarios.find(name)
-    scenario = scenarios.load(path)
-    plan = build(scenario, read(scenario))
+    path, scenario, plan = planned(name)
     return create(
         root=run_folder(options["out"], scenario.name),
         command=command_line(),
@@ -60,12 +56,6 @@ def _new(name: str, arms: tuple[ArmSpec, ...], reach: Reach, options: dict[str, 
         slo=scenario.slo.record(),
         reach=reach,
     )
-
-
-def read(scenario: scenarios.Scenario) -> Trace | None:
-    """The scenario's trace, if it has one."""
-    trace = scenario.workload.trace
-    return read_trace(trace.path, format=trace.format) if trace is not None else None
 
 
 def _reach(options: dict[str, Any]) -> Reach:
