@@ -1,0 +1,318 @@
+"""HTTP/1.1 on bare sockets: our own httpx transport, made to stamp arrivals and to cost little.
+
+Why not the stock one: it costs several times the CPU per streamed token and searches a shared pool for every request.
+Here each request in flight has a connection of its own, free ones lie in a stack, bytes are stamped in the socket
+callback before anything looks at them, and the body is kept as it came, to be decoded after the request has ended.
+"""
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import httptools
+import httpx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Seconds: `connect_s` for a connection with its TLS handshake, `read_s` between two arrivals of bytes."""
+
+    connect_s: float = 10.0
+    read_s: float = 300.0
+
+
+class Timing:
+    """Instants of one request, filled in as it goes; give it in `request.extensions["timing"]`.
+
+    `sent_s`: the request is handed to a connected socket. With `retries`, that of the last try.
+    """
+
+    __slots__ = ("first_byte_s", "retries", "sent_s")
+
+    def __init__(self) -> None:
+        self.sent_s: float | None = None
+        self.first_byte_s: float | None = None
+        self.retries = 0
+
+
+class CutOff(httpx.RemoteProtocolError):
+    """The connection closed before the response was whole."""
+
+
+class Answer(httpx.AsyncByteStream):
+    """One response: its head, then its body as (instant, bytes), filled in by the connection's callbacks.
+
+    As an httpx stream it gives the body once all of it is there; `whole()` waits for that without copying.
+    """
+
+    def __init__(self, timing: Timing) -> None:
+        loop = asyncio.get_running_loop()
+        self.timing = timing
+        self.pieces: list[bytes] = []
+        self.instants: list[float] = []
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.status = 0
+        self.seen_s = 0.0
+        self.reusable = False
+        self.head: asyncio.Future[None] = loop.create_future()
+        self.end: asyncio.Future[None] = loop.create_future()
+        self.connection: Connection | None = None
+        # What httptools calls for every piece of the body: nothing of ours runs between it and the list.
+        self.on_body = self.pieces.append
+        self.parser = httptools.HttpResponseParser(self)
+
+    def on_message_begin(self) -> None:
+        """A new message may only follow an interim (1xx) one."""
+        if self.end.done():
+            raise ValueError("bytes after the end of the response")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collects a header, or a trailer."""
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """The head is there, unless it is an interim (1xx) one."""
+        status = self.parser.get_status_code()
+        if status < 200:
+            self.headers.clear()
+            return
+        self.status = status
+        if not self.head.done():
+            self.head.set_result(None)
+
+    def on_message_complete(self) -> None:
+        """The body is whole, unless the message was an interim (1xx) one."""
+        if self.status and not self.end.done():
+            self.reusable = self.parser.should_keep_alive()
+            self.end.set_result(None)
+
+    @property
+    def until_close(self) -> bool:
+        """True if the body ends where the connection does, as HTTP/1.0 and some servers have it."""
+        framed = (b"content-length", b"transfer-encoding")
+        return self.status >= 200 and not any(name in framed for name, _ in self.headers)
+
+    def fail(self, error: httpx.TransportError) -> None:
+        """Ends the response with `error`, once."""
+        for future in (self.head, self.end):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # looked at: whoever waits sees it, and nobody has to
+
+    async def whole(self) -> None:
+        """Waits until the body is there. Raises httpx.ReadTimeout, ReadError or RemoteProtocolError."""
+        await self.end
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        await self.whole()
+        for piece in self.pieces:
+            yield piece
+
+    async def aclose(self) -> None:
+        """Gives the connection back if the response is whole, else closes it."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.release(self)
+
+
+class Connection(asyncio.Protocol):
+    """One socket; carries one request at a time."""
+
+    def __init__(self, now: Callable[[], float], free: "list[Connection]") -> None:
+        self._now = now
+        self._free = free
+        self._answer: Answer | None = None
+        self._feed: Callable[[bytes], None] = _unasked
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def usable(self) -> bool:
+        """False once either side has closed it."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def ask(self, wire: bytes, answer: Answer, read_s: float) -> None:
+        """Sends one request; `answer` is filled in from here on."""
+        if self._transport is None or self._answer is not None:
+            raise RuntimeError("a connection carries one request at a time")
+        self._answer = answer
+        self._feed = answer.parser.feed_data
+        answer.connection = self
+        answer.seen_s = answer.timing.sent_s = self._now()
+        self._transport.write(wire)
+        self._timer = asyncio.get_running_loop().call_later(read_s, self._check, answer, read_s)
+
+    def release(self, answer: Answer) -> None:
+        """Ends the exchange: back to the free ones if the response came whole, else closed."""
+        if self._answer is answer:
+            self._answer = None
+            self._feed = _unasked
+            del answer.parser  # breaks the cycle answer, parser, callbacks: no work for the garbage collector
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        whole = answer.end.done() and not answer.end.cancelled() and answer.end.exception() is None
+        if whole and answer.reusable and self.usable:
+            self._free.append(self)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Closes at once; what has not been sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop."""
+        if not isinstance(transport, asyncio.Transport):
+            raise TypeError(f"not a stream: {transport!r}")
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop: stamp first, then parse."""
+        now = self._now()
+        answer = self._answer
+        if answer is None:  # nobody asked: a farewell of the server, or worse
+            self.close()
+            return
+        answer.seen_s = now
+        if answer.timing.first_byte_s is None:
+            answer.timing.first_byte_s = now
+        try:
+            self._feed(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            answer.reusable = False
+            answer.fail(httpx.RemoteProtocolError(f"not HTTP/1.1: {error}"))
+            self.close()
+        instants = answer.instants
+        new = len(answer.pieces) - len(instants)
+        if new == 1:
+            instants.append(now)
+        elif new:
+            instants.extend((now,) * new)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Called by the event loop."""
+        answer = self._answer
+        if answer is None:
+            with contextlib.suppress(ValueError):
+                self._free.remove(self)
+            return
+        if answer.end.done():
+            return
+        if error is None and answer.until_close:
+            answer.end.set_result(None)
+        elif answer.timing.first_byte_s is None:
+            answer.fail(CutOff("the server closed the connection before any byte of the response"))
+        else:
+            got = sum(map(len, answer.pieces))
+            how = "closed" if error is None else f"lost ({error.__class__.__name__})"
+            answer.fail(CutOff(f"connection {how} before the response was whole, after {got} bytes of body"))
+
+    def _check(self, answer: Answer, read_s: float) -> None:
+        """Fails the answer if nothing came for `read_s`; one timer per request instead of one per arrival."""
+        silent_s = self._now() - answer.seen_s
+        if answer is not self._answer or answer.end.done():
+            return
+        if silent_s < read_s:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(read_s - silent_s, self._check, answer, read_s)
+            return
+        answer.fail(httpx.ReadTimeout(f"no byte for {read_s:g} s"))
+        self.close()
+
+
+class LeanTransport(httpx.AsyncBaseTransport):
+    """An httpx transport: HTTP/1.1 over TCP or TLS, keep-alive, no proxies, no HTTP/2, no decompression.
+
+    `now` stamps; `tls` is used for https. A request on a reused connection that the server had closed meanwhile is
+    sent once more, on a fresh one, if no byte of a response had come; `Timing.retries` counts it.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeouts: Timeouts | None = None,
+        tls: ssl.SSLContext | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timeouts = timeouts or Timeouts()
+        self._tls = tls
+        self._now = now
+        self._free: dict[tuple[str, str, int], list[Connection]] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Sends `request` and gives the response as soon as its head is there; its stream is an `Answer`.
+
+        Raises httpx.ConnectError, ConnectTimeout, ReadTimeout, RemoteProtocolError (CutOff if the server hung up).
+        """
+        timing = request.extensions.get("timing") or Timing()
+        wire = _wire(request, await request.aread())
+        url = request.url
+        key = (url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80))
+        free = self._free.setdefault(key, [])
+        connection = _pop_usable(free)
+        reused = connection is not None
+        answer = Answer(timing)
+        while True:
+            if connection is None:
+                connection = await self._connect(key, free)
+            connection.ask(wire, answer, self._timeouts.read_s)
+            try:
+                await answer.head
+            except CutOff:
+                await answer.aclose()
+                if not reused or timing.first_byte_s is not None:
+                    raise
+            except BaseException:
+                await answer.aclose()
+                raise
+            else:
+                return httpx.Response(answer.status, headers=answer.headers, stream=answer)
+            timing.retries += 1
+            answer, connection, reused = Answer(timing), None, False
+
+    async def aclose(self) -> None:
+        """Closes the free connections."""
+        for free in self._free.values():
+            while free:
+                free.pop().close()
+
+    async def _connect(self, key: tuple[str, str, int], free: list[Connection]) -> Connection:
+        scheme, host, port = key
+        tls: ssl.SSLContext | None = None
+        if scheme == "https":
+            self._tls = tls = self._tls or ssl.create_default_context()
+        try:
+            async with asyncio.timeout(self._timeouts.connect_s):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(self._now, free), host, port, ssl=tls
+                )
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout(f"no connection to {host}:{port} in {self._timeouts.connect_s:g} s") from error
+        except OSError as error:
+            raise httpx.ConnectError(f"cannot connect to {host}:{port}: {error.strerror or error}") from error
+        return connection
+
+
+def _unasked(data: bytes) -> None:
+    raise RuntimeError(f"{len(data)} bytes that nobody asked for")
+
+
+def _pop_usable(free: list[Connection]) -> Connection | None:
+    """The connection that was freed last: it has had the least time to be closed by the server."""
+    while free:
+        connection = free.pop()
+        if connection.usable:
+            return connection
+    return None
+
+
+def _wire(request: httpx.Request, body: bytes) -> bytes:
+    """The request as it goes over the wire."""
+    lines = [request.method.encode() + b" " + request.url.raw_path + b" HTTP/1.1"]
+    lines += [name + b": " + value for name, value in request.headers.raw]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
