@@ -63,7 +63,8 @@ def engine_environment(
     result = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "PYTHONUNBUFFERED": "1", **environ}
     if "kv-cache-memory-bytes" in flags:
         result.pop("VLLM_CPU_KVCACHE_SPACE", None)
-    if looks_like_folder(flags.get("model", "")) or Path(flags.get("model", "/nowhere")).is_dir():
+    model = flags.get("model")
+    if model and (looks_like_folder(model) or Path(model).is_dir()):
         result.setdefault("HF_HUB_OFFLINE", "1")
     if cpu and len(cores) > 1:
         result.setdefault("VLLM_CPU_OMP_THREADS_BIND", ",".join(map(str, cores[:-1])))

@@ -243,8 +243,8 @@ def _tail(path: Path, most_bytes: int) -> str:
 
 def _died(name: str, code: int, log_path: Path) -> ServerError:
     how = f"ended with exit code {code}"
-    if code > 128:
-        killed = code - 128
+    if code < 0 or code > 128:
+        killed = -code if code < 0 else code - 128
         how = f"was killed by signal {killed}"
         how += " (by the system, when memory ran out?)" if killed == signal.SIGKILL else ""
     return ServerError(f"arm {name}: the server {how}; its log: {log_path}", log.telling_lines(log_text(log_path)))
