@@ -5,7 +5,8 @@
 Part 1 feeds `stats.ratio` with blocks whose log values have a spread of 8 %, in the order A B B A A B ..., under three
 kinds of noise: independent, with a drift of 1 % per block, and AR(1) with 0.5 from block to block. Part 2 adds
 the floor: blocks of ten noisy parts. Part 3 judges whole synthetic A/A experiments (a stepped continuous-batching
-engine, every request and scrape) and counts headlines that claim a difference. Seeded: same numbers each time.
+engine, every request and scrape) and counts headlines that claim a difference. Part 4 holds the throughput ratio of a
+short stage, by steady window and by makespan, against that of 3,000 requests. Seeded: same numbers each time.
 """
 
 import math
@@ -18,11 +19,14 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from fakes import synthetic
-from fakes.batching import Noise
+from fakes.batching import Noise, Stage
 from fakes.synthetic import Arm, lengths, one_stream, saturated
 
 from loadgen.analysis import stats
 from loadgen.analysis.judge import judge
+from loadgen.analysis.windows import stage_data
+from loadgen.quantities import QUANTITIES
+from loadgen.records import Slo
 
 SPREAD = 0.08
 RUNS = 2000
@@ -89,11 +93,29 @@ def headlines(block_noise: float, repeats: int, drift: float) -> tuple[float, fl
     return wrong / claims, row_claims / rows
 
 
+def throughput_bias(requests: int, concurrency: int, seeds: int = 10) -> dict[str, tuple[float, float]]:
+    """Relative error of the throughput ratio of a short stage, (mean, standard deviation), by definition."""
+    arms = (synthetic.BF16, synthetic.FP8)
+    errors: dict[str, list[float]] = {"steady window": [], "makespan": []}
+    truth = _ratios(arms, saturated(lengths(3000, (64, 256), (64, 256)), concurrency), seed=0)["makespan"]
+    for seed in range(seeds):
+        found = _ratios(arms, saturated(lengths(requests, (64, 256), (64, 256), seed=seed), concurrency), seed)
+        for name, value in found.items():
+            errors[name].append(value / truth - 1)
+    return {name: (float(np.mean(found)), float(np.std(found))) for name, found in errors.items()}
+
+
+def _ratios(arms: tuple[Arm, ...], stage: Stage, seed: int) -> dict[str, float]:
+    run = synthetic.experiment(arms, (stage,), repeats=1, seed=seed, noise=Noise(block=0))
+    views = [stage_data(block, stage.spec, Slo(), steady=True) for block in run.blocks]
+    rates = [QUANTITIES["output_tokens_per_s"].extract(one.view) or math.nan for one in views if one is not None]
+    times = [QUANTITIES["makespan_s"].extract(one.view) or math.nan for one in views if one is not None]
+    return {"steady window": rates[1] / rates[0], "makespan": times[0] / times[1]}
+
+
 def main() -> None:
-    """Prints the three tables."""
-    print(
-        f"1. Intervals over blocks, spread {SPREAD:.0%}, {RUNS} runs each; a 5 % rate has se {100 * se(0.05, RUNS):.1f} %"
-    )
+    """Prints the four tables."""
+    print(f"1. Intervals over blocks, spread {SPREAD:.0%}, {RUNS} runs each; se of 5 % is {100 * se(0.05, RUNS):.1f} %")
     print(f"{'noise':18}{'R':>3}{'false alarms':>14}{'power 1.36x':>13}{'power 1.10x':>13}{'half-width':>12}")
     for kind in KINDS:
         for repeats in REPEATS:
@@ -113,6 +135,10 @@ def main() -> None:
             f"block noise {block_noise:.0%}, drift {drift:.0%}, R {repeats}: "
             f"headlines {wrong:.1%}, rows of the table {rows:.1%}"
         )
+    print("\n4. Error of the saturated throughput ratio (concurrency 32) against 3,000 requests: mean, sd over plans")
+    for requests in (100, 200, 400):
+        found = throughput_bias(requests, 32)
+        print(f"{requests} requests: " + "; ".join(f"{name} {m:+.1%}, {s:.1%}" for name, (m, s) in found.items()))
 
 
 def se(rate: float, runs: int) -> float:

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 
 from loadgen.analysis.compare import Comparison
@@ -69,9 +71,7 @@ def test_a_family_holds_together_or_not_at_all():
     assert [d.quantity for d in together.worse] == ["itl_p50_s"]
 
 
-def test_words(monkeypatch):
-    from types import SimpleNamespace
-
+def test_words():
     study = SimpleNamespace(test="fp8", stages=(SATURATED,))
     by_name = compared(out=("better", 1e-4), ttft=("no difference shown", 0.4), itl=("worse", 1e-3))
     (found,) = headlines(study, list(by_name.values()))
@@ -82,4 +82,6 @@ def test_words(monkeypatch):
     (weak,) = headlines(study, list(compared(out=("better", 0.03), ttft=("no difference shown", 0.4)).values()))
     assert weak.verdict == "no difference shown"
     assert "does not hold with 2 quantities in view" in weak.sentence
+    (half,) = headlines(study, list(compared(out=("better", 1e-4), itl=("cannot tell", None)).values()))
+    assert half.sentence.endswith("output throughput 1.20x (1.14–1.26); nothing can be told of ITL p50.")
     assert headlines(SimpleNamespace(test=None, stages=(SATURATED,)), []) == ()

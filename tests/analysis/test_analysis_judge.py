@@ -128,6 +128,7 @@ def test_one_block_per_arm_cannot_tell(demo):
     assert one.ratio.center > 1.1
     assert "an interval needs at least 2" in one.note
     assert headline(report, "saturated").verdict == "cannot tell"
+    assert "(seen: output throughput 1." in headline(report, "saturated").sentence
 
 
 def test_blocks_that_broke_are_left_out_and_said(demo):
