@@ -96,7 +96,7 @@ def _words(test: str, answer: Answer, found: Family) -> str:
     if answer == "cannot tell":
         return f"nothing can be told of {test}: {_why_blind(found)}."
     if answer == "no difference shown":
-        return f"no difference of {test} is shown: {_named(found.open)}{_power(found)}."
+        return f"no difference of {test} is shown: {_named(found.open)}{_power(found)}{_blind(found)}."
     if answer == "trade-off":
         return f"{test} is a trade-off: better {better}; worse {worse}{rest}."
     if answer == "pays":
@@ -115,9 +115,12 @@ def _label(quantity: str) -> str:
 
 
 def _rest(found: Family) -> str:
-    if not found.open:
-        return ""
-    return f"; no difference shown in {_named(found.open)}"
+    return (f"; no difference shown in {_named(found.open)}" if found.open else "") + _blind(found)
+
+
+def _blind(found: Family) -> str:
+    blind = [_label(one.quantity) for one in found.blind]
+    return f"; nothing can be told of {listed(blind)}" if blind else ""
 
 
 def _power(found: Family) -> str:
@@ -138,4 +141,6 @@ def _power(found: Family) -> str:
 
 def _why_blind(found: Family) -> str:
     notes = list(dict.fromkeys(one.note for one in found.blind if one.note))
-    return "; ".join(notes) or "it was not measured on both arms"
+    seen = [one for one in found.blind if one.ratio.center is not None]
+    reasons = "; ".join(notes) or "it was not measured on both arms"
+    return f"{reasons} (seen: {_named(seen)})" if seen else reasons

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from loadgen.analysis import stats
 from loadgen.analysis.case import Case
 from loadgen.analysis.wording import digits, times
@@ -11,7 +13,7 @@ from loadgen.records import Figure, Finding, StageSpec
 FULL_RATIO = 0.9
 CROWDED_RATIO = 0.7
 FREED_RATIO = 1.05
-QUEUE = 1.0
+MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,7 @@ class Memory:
     running_mean: float | None
     running_peak: float | None
     waiting_mean: float | None
+    waiting_share: float | None  # of the window's scrapes, those with a queue
     preemptions: float | None
     tokens_per_step: float | None
     capacity_tokens: int | None
@@ -32,8 +35,8 @@ class Memory:
 
     @property
     def queueing(self) -> bool:
-        """Whether requests stood in the server's queue."""
-        return self.waiting_mean is not None and self.waiting_mean >= QUEUE
+        """Whether a queue stood in the server most of the time; prompts that wait a moment for prefill are none."""
+        return self.waiting_share is not None and self.waiting_share >= MOSTLY
 
     @property
     def at_cap(self) -> bool | None:
@@ -83,11 +86,18 @@ def memory(case: Case, arm: str, spec: StageSpec) -> Memory | None:
         running_mean=average("running_mean"),
         running_peak=max(running, default=None),
         waiting_mean=average("waiting_mean"),
+        waiting_share=_share_waiting(case, spec, arm),
         preemptions=average("preemptions"),
         tokens_per_step=average("tokens_per_step"),
         capacity_tokens=case.facts(arm).capacity_tokens,
         max_num_seqs=None if limit is None else limit * ranks,
     )
+
+
+def _share_waiting(case: Case, spec: StageSpec, arm: str) -> float | None:
+    queues = [one.view.gauges["waiting"] for one in case.study.of(spec.name, arm)]
+    seen = np.concatenate(queues) if queues else np.empty(0)
+    return float((seen >= 1).mean()) if len(seen) else None
 
 
 def unused_memory(case: Case) -> Finding:
@@ -182,7 +192,7 @@ def _figures(used: Memory) -> tuple[Figure, ...]:
     rows = (
         ("KV usage", usage),
         ("running", running),
-        ("waiting", f"mean {_number(used.waiting_mean)}"),
+        ("waiting", f"mean {_number(used.waiting_mean)}, a queue in {text(used.waiting_share, 'ratio')} of scrapes"),
         ("preemptions", f"{_number(used.preemptions)} a block"),
         ("tokens per step", _number(used.tokens_per_step)),
     )
