@@ -42,7 +42,8 @@ def test_facts_are_read_back_from_both_servers(run):
     facts = {block.manifest.arm: block.facts for block in read_experiment(run[0]).blocks}
     assert facts["bf16"].kv_dtype == "bfloat16"
     assert (facts["fp8"].kv_dtype or "").startswith("fp8")
-    assert facts["bf16"].capacity_tokens and facts["fp8"].capacity_tokens
+    assert facts["bf16"].capacity_tokens
+    assert facts["fp8"].capacity_tokens
     assert facts["fp8"].capacity_tokens / facts["bf16"].capacity_tokens == pytest.approx(2.0, rel=0.02)
     assert [backend.name for backend in facts["fp8"].backends] == ["CPU_ATTN"]
 
