@@ -4,11 +4,8 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @click.command(name="facts")
@@ -52,10 +49,11 @@ async def _read(url: str | None, text: str | None, engine: str, headers: dict[st
     import msgspec
 
     from loadgen.engines.table import ENGINES
+    from loadgen.server.address import is_loopback
     from loadgen.server.facts import read_facts
     from loadgen.server.host import host_facts
 
-    local = url is not None and urlsplit(url).hostname in LOOPBACK
+    local = url is not None and is_loopback(url)
     seen = await read_facts(
         url=url,
         log_text=text,

@@ -1,4 +1,4 @@
-"""Where a server is: one way to write it."""
+"""Where a server is: one way to write it, and whether it is this machine."""
 
 from urllib.parse import urlsplit
 
@@ -11,3 +11,9 @@ def server_root(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UserError(f"{url}: not a URL of a server; write it like http://127.0.0.1:8000")
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def is_loopback(url: str) -> bool:
+    """True for this machine: no proxy of the environment stands between, and the host's facts are the server's."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")

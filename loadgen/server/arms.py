@@ -37,29 +37,32 @@ def known_arms(engine: Engine, deploy: Path) -> list[str]:
     return sorted(path.stem for path in (deploy / engine.name / "arms").glob("*.yaml"))
 
 
-def resolve(  # the arms' whole grammar in one call
+def resolve(
     names: Sequence[str],
     *,
     engine: Engine,
     shared: Path | None,
     overrides: Mapping[str, str],
     model: str | None,
-    deploy: Path,
+    deploy: Path | None = None,
     logs: Mapping[str, str] | None = None,
 ) -> list[ArmSpec]:
     """The arms in the order given; the first is the base.
 
-    `names`: each a name in `deploy`/ENGINE/arms, a YAML file, or "name=URL". `shared`: flags of every arm that is
-    started here; None = `deploy`/ENGINE/common.yaml. `overrides` (flag -> value) and `model` go to every such arm and
-    beat `shared`; setting a flag that an arm sets itself is refused. `logs`: arm name -> log file of a server that
-    already runs. An arm given twice gets a name of its own: bf16, then bf16-2. Raises UserError with every complaint.
+    `names`: each a name in `deploy`/ENGINE/arms (None: see `find_deploy`), a YAML file, or "name=URL". `shared`: flags
+    of every arm that is started here; None = `deploy`/ENGINE/common.yaml. `overrides` (flag -> value) and `model` go to
+    every such arm and beat `shared`; setting a flag that an arm sets itself is refused. `logs`: arm name -> log file of
+    a server that already runs. An arm given twice gets a name of its own: bf16, then bf16-2. Raises UserError with
+    every complaint.
     """
     complaints: list[str] = []
-    common = _shared_flags(engine, shared, deploy, complaints) if any(map(_is_started, names)) else {}
+    starts = engine.module is not None and any(map(_is_started, names))
+    folder = deploy or (find_deploy(engine) if starts else Path())
+    common = _shared_flags(engine, shared, folder, complaints) if starts else {}
     common |= {_flag(key): value for key, value in overrides.items()}
     if model is not None:
         common["model"] = model
-    found = [_arm(name, engine, deploy, common, complaints) for name in names]
+    found = [_arm(name, engine, folder, common, complaints) for name in names]
     arms = _logged(_distinct([arm for arm in found if arm is not None]), logs or {}, complaints)
     for arm in arms:
         complaints += _conflicts(arm, overrides)
@@ -129,7 +132,7 @@ def _arm(text: str, engine: Engine, deploy: Path, common: dict[str, str], compla
             return None
         return ArmSpec(name=name, engine=engine.name, url=url.rstrip("/"))
     if engine.module is None:
-        complaints.append(f"--arm {text}: loadgen cannot start a {engine.label}; give name=URL")
+        complaints.append(f"--arm {text}: engine {engine.name} is nothing that loadgen can start; give name=URL")
         return None
     path = _arm_file(text, engine, deploy, complaints)
     if path is None:

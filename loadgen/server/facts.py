@@ -10,7 +10,7 @@ import httpx
 from loadgen.engines.engine import Engine
 from loadgen.errors import ServerError
 from loadgen.records import BackendSeen, HostFacts, ServerFacts
-from loadgen.server.address import server_root
+from loadgen.server.address import is_loopback, server_root
 from loadgen.server.exposition import labels_of
 from loadgen.server.log_facts import LogFacts, read_log, version_numbers
 
@@ -176,7 +176,7 @@ async def _ask(
     root: str, engine: Engine, headers: Mapping[str, str], transport: httpx.AsyncBaseTransport | None
 ) -> Answers:
     async with httpx.AsyncClient(
-        headers=dict(headers), timeout=TIMEOUT_S, transport=transport, trust_env=transport is None
+        headers=dict(headers), timeout=TIMEOUT_S, transport=transport, trust_env=not is_loopback(root)
     ) as client:
         try:
             models = _json(await client.get(f"{root}/v1/models"))

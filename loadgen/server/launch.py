@@ -91,7 +91,7 @@ def _is_free(host: str, port: int) -> bool:
 def server_argv(arm: ArmSpec, *, engine: Engine, python: Path, host: str, port: int) -> list[str]:
     """The whole command line that serves `arm`. Raises UserError for an engine that loadgen cannot start."""
     if engine.module is None:
-        raise UserError(f"arm {arm.name}: loadgen cannot start a {engine.label}; give name=URL")
+        raise UserError(f"arm {arm.name}: engine {engine.name} is nothing that loadgen can start; give name=URL")
     flags = {**arm.shared_flags, **arm.flags}
     for own in ("host", "port"):
         if own in flags:

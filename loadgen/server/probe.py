@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from loadgen.errors import ServerError, UserError
-from loadgen.server.address import server_root
+from loadgen.server.address import is_loopback, server_root
 
 TIMEOUT_S = 10.0
 
@@ -53,7 +53,9 @@ async def _models(
 ) -> list[dict[str, Any]]:
     address = f"{root}/v1/models"
     try:
-        async with httpx.AsyncClient(headers=dict(headers), timeout=TIMEOUT_S, transport=transport) as client:
+        async with httpx.AsyncClient(
+            headers=dict(headers), timeout=TIMEOUT_S, transport=transport, trust_env=not is_loopback(root)
+        ) as client:
             response = await client.get(address)
     except httpx.TimeoutException as error:
         raise ServerError(f"{root}: no answer within {TIMEOUT_S:g} s; is it the right address?") from error

@@ -8,7 +8,7 @@ import httpx
 from loadgen.clock import Clock
 from loadgen.engines.engine import Engine
 from loadgen.records import Scrape
-from loadgen.server.address import server_root
+from loadgen.server.address import is_loopback, server_root
 from loadgen.server.exposition import canonical, is_prometheus
 
 _DETAIL = 160
@@ -53,7 +53,10 @@ class Scraper:
             )
             return
         async with httpx.AsyncClient(
-            headers=self._headers, timeout=self._timeout_s, transport=self._transport, trust_env=False
+            headers=self._headers,
+            timeout=self._timeout_s,
+            transport=self._transport,
+            trust_env=not is_loopback(self.url),
         ) as client:
             due_s = self._clock.now()
             while not self.warnings:

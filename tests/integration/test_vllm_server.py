@@ -33,7 +33,10 @@ MEMORY_BYTES = 134_217_728
 
 PARSE = """
 import json, sys
-from vllm.entrypoints.openai.cli_args import make_arg_parser
+try:
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+except ImportError:  # older than 0.32
+    from vllm.entrypoints.openai.cli_args import make_arg_parser
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 results = []
 for arguments in json.load(sys.stdin):
@@ -159,7 +162,8 @@ def failure_of(spec, tmp_path, port):
 
 def test_an_absurd_flag_is_told(model, tmp_path):
     failure = failure_of(arm("bf16", model, absurd_flag="3"), tmp_path, 8412)
-    assert failure.telling == ("api_server.py: error: unrecognized arguments: --absurd-flag 3",)
+    (told,) = failure.telling
+    assert told.startswith("api_server.py: error: unrecognized arguments: --absurd-flag")
 
 
 def test_a_cache_larger_than_memory_is_told(model, tmp_path):
@@ -186,13 +190,14 @@ def test_the_program_vllm_can_bench():
 
 def test_serve_sh_serves_and_stops(model, tmp_path):
     port = 8415
-    script = subprocess.Popen(
-        [DEPLOY / "vllm" / "serve.sh", "fp8", "--model", str(model), "--port", str(port), "--host", "127.0.0.1"],
-        cwd=REPOSITORY,
-        env={**os.environ, "SHARED": str(TINY), "HF_HUB_OFFLINE": "1"},
-        stdout=(tmp_path / "log").open("wb"),
-        stderr=subprocess.STDOUT,
-    )
+    with (tmp_path / "log").open("wb") as output:
+        script = subprocess.Popen(
+            [DEPLOY / "vllm" / "serve.sh", "fp8", "--model", str(model), "--port", str(port), "--host", "127.0.0.1"],
+            cwd=REPOSITORY,
+            env={**os.environ, "SHARED": str(TINY), "HF_HUB_OFFLINE": "1"},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     try:
         until = time.monotonic() + 180
         while not reachable(f"http://127.0.0.1:{port}/health"):

@@ -96,7 +96,7 @@ def test_a_model_must_be_given_and_a_folder_must_be_there(deploy):
 
 def test_an_engine_that_cannot_be_started(deploy):
     (complaint,) = refused(["bf16"], deploy, engine=openai.ENGINE)
-    assert complaint == "--arm bf16: loadgen cannot start a OpenAI-compatible server; give name=URL"
+    assert complaint == "--arm bf16: engine openai is nothing that loadgen can start; give name=URL"
 
 
 def test_a_shared_file_that_is_not_there(deploy):
@@ -161,3 +161,9 @@ def test_the_arms_that_come_along_differ_in_the_cache_alone():
     for arm in arms(names, deploy, model="org/m"):
         assert {key.removesuffix("-skip-layers") for key in arm.flags} == {"kv-cache-dtype"}
     assert arms(["bf16"], deploy, model="org/m")[0].flags == {"kv-cache-dtype": "bfloat16"}
+
+
+def test_running_servers_need_no_deploy_folder():
+    (arm,) = arms(["a=http://h:1/v1"], None, engine=openai.ENGINE)
+    assert (arm.name, arm.engine, arm.url) == ("a", "openai", "http://h:1/v1")
+    assert arms(["bf16"], None, model="org/m")[0].flags == {"kv-cache-dtype": "bfloat16"}

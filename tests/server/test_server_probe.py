@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from loadgen.errors import ServerError, UserError
-from loadgen.server.address import server_root
+from loadgen.server.address import is_loopback, server_root
 from loadgen.server.probe import check
 
 MODELS = {"data": [{"id": "tiny", "max_model_len": 2048, "parent": None}, {"id": "adapter", "parent": "tiny"}]}
@@ -86,3 +86,11 @@ def test_one_root_however_it_is_written(url):
 def test_what_is_no_url(url):
     with pytest.raises(UserError, match="write it like"):
         server_root(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [("http://127.0.0.1:1", True), ("http://localhost:1/v1", True), ("http://[::1]:1", True), ("http://h:1", False)],
+)
+def test_what_is_this_machine(url, expected):
+    assert is_loopback(url) is expected
