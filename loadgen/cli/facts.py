@@ -1,11 +1,12 @@
 """`loadgen facts`: what a server that already runs really is, as JSON."""
 
 import asyncio
-import os
 import sys
 from pathlib import Path
 
 import click
+
+from loadgen.cli.options import bearer
 
 
 @click.command(name="facts")
@@ -14,8 +15,8 @@ import click
     "--log", "log_path", type=click.Path(path_type=Path, allow_dash=True), help="Its log; - = standard input."
 )
 @click.option("--engine", default="vllm", show_default=True, help="Which engine it is.")
-@click.option("--key-env", metavar="VARIABLE", help="Environment variable that holds the server's API key.")
-def command(*, url: str | None, log_path: Path | None, engine: str, key_env: str | None) -> None:
+@click.option("--api-key-env", metavar="VARIABLE", help="Environment variable that holds the server's API key.")
+def command(*, url: str | None, log_path: Path | None, engine: str, api_key_env: str | None) -> None:
     """Print a server's facts as JSON, read from its endpoints, its log, or both.
 
     vLLM tells its attention backend in the log alone.
@@ -27,11 +28,8 @@ def command(*, url: str | None, log_path: Path | None, engine: str, key_env: str
         raise UserError("give --url, --log, or both")
     if engine not in ENGINES:
         raise UserError(f"--engine {engine}: unknown; known: {', '.join(ENGINES)}")
-    if key_env is not None and not os.environ.get(key_env):
-        raise UserError(f"--key-env {key_env}: that environment variable is not set")
     text = None if log_path is None else _log_text(log_path)
-    headers = {"Authorization": f"Bearer {os.environ[key_env]}"} if key_env else {}
-    click.echo(asyncio.run(_read(url, text, engine, headers)))
+    click.echo(asyncio.run(_read(url, text, engine, bearer(api_key_env))))
 
 
 def _log_text(path: Path) -> str:

@@ -6,19 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadgen.cli.options import pairs
+
 if TYPE_CHECKING:  # the records' library is loaded when a server is, not for --help
     from loadgen.records import ArmSpec, ServerFacts
-
-
-def pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """Checks and splits KEY=VALUE options, for click."""
-    result = {}
-    for value in values:
-        key, equals, rest = value.partition("=")
-        if not key or not equals:
-            raise click.BadParameter(f"{value}: expected KEY=VALUE", context, parameter)
-        result[key] = rest
-    return result
 
 
 @click.command(name="serve")
@@ -26,7 +17,7 @@ def pairs(context: click.Context, parameter: click.Parameter, values: tuple[str,
 @click.option("--engine", default="vllm", show_default=True, type=click.Choice(["vllm"]), help="Which engine.")
 @click.option("--shared", type=click.Path(path_type=Path), help="File of flags [default: common.yaml of the engine].")
 @click.option("--model", help="Folder or Hugging Face name of the model.")
-@click.option("--set", "overrides", multiple=True, callback=pairs, metavar="KEY=VALUE", help="One more engine flag.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One more engine flag.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port on loopback [default: the first free from 8100].")
 @click.option("--log", "log_path", type=click.Path(path_type=Path), help="Where the server's output goes, whole.")
 @click.option("--timeout", "timeout_s", default=600.0, show_default=True, help="Seconds to wait for readiness.")
@@ -36,7 +27,7 @@ def command(  # one parameter per option
     engine: str,
     shared: Path | None,
     model: str | None,
-    overrides: dict[str, str],
+    overrides: tuple[str, ...],
     port: int | None,
     log_path: Path | None,
     timeout_s: float,
@@ -50,7 +41,12 @@ def command(  # one parameter per option
 
     found = ENGINES[engine]
     [spec] = arms.resolve(
-        [arm], engine=found, shared=shared, overrides=overrides, model=model, deploy=arms.find_deploy(found)
+        [arm],
+        engine=found,
+        shared=shared,
+        overrides=pairs(overrides, "--set"),
+        model=model,
+        deploy=arms.find_deploy(found),
     )
     if spec.url is not None:
         raise click.UsageError(f"{arm}: a server that already runs needs no serving; see loadgen facts --url")

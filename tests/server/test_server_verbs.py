@@ -44,8 +44,8 @@ def test_facts_from_standard_input():
         (["--url", "h:1"], "h:1: not a URL"),
         (["--url", "http://h", "--engine", "x"], "--engine x: unknown; known: vllm, openai"),
         (
-            ["--url", "http://h", "--key-env", "LOADGEN_NO_SUCH"],
-            "LOADGEN_NO_SUCH: that environment variable is not set",
+            ["--url", "http://h", "--api-key-env", "LOADGEN_NO_SUCH"],
+            "LOADGEN_NO_SUCH: not set in the environment",
         ),
     ],
 )
@@ -67,9 +67,8 @@ def test_serve_refuses_an_unknown_arm():
 
 @pytest.mark.parametrize("value", ["max-num-seqs", "=4"])
 def test_serve_wants_key_and_value(value):
-    done = CliRunner().invoke(serve.command, ["fp8", "--set", value])
-    assert done.exit_code == 2
-    assert "expected KEY=VALUE" in done.output
+    with pytest.raises(UserError, match="needs KEY=VALUE"):
+        CliRunner().invoke(serve.command, ["fp8", "--set", value], catch_exceptions=False)
 
 
 def test_serve_points_running_servers_elsewhere():
