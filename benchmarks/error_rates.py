@@ -93,13 +93,15 @@ def headlines(block_noise: float, repeats: int, drift: float) -> tuple[float, fl
     return wrong / claims, row_claims / rows
 
 
-def throughput_bias(requests: int, concurrency: int, seeds: int = 10) -> dict[str, tuple[float, float]]:
+def throughput_bias(
+    requests: int, prompt: tuple[int, int], output: tuple[int, int], seeds: int = 10, concurrency: int = 32
+) -> dict[str, tuple[float, float]]:
     """Relative error of the throughput ratio of a short stage, (mean, standard deviation), by definition."""
     arms = (synthetic.BF16, synthetic.FP8)
     errors: dict[str, list[float]] = {"steady window": [], "makespan": []}
-    truth = _ratios(arms, saturated(lengths(3000, (64, 256), (64, 256)), concurrency), seed=0)["makespan"]
+    truth = _ratios(arms, saturated(lengths(3000, prompt, output), concurrency), seed=0)["makespan"]
     for seed in range(seeds):
-        found = _ratios(arms, saturated(lengths(requests, (64, 256), (64, 256), seed=seed), concurrency), seed)
+        found = _ratios(arms, saturated(lengths(requests, prompt, output, seed=seed), concurrency), seed)
         for name, value in found.items():
             errors[name].append(value / truth - 1)
     return {name: (float(np.mean(found)), float(np.std(found))) for name, found in errors.items()}
@@ -136,9 +138,13 @@ def main() -> None:
             f"headlines {wrong:.1%}, rows of the table {rows:.1%}"
         )
     print("\n4. Error of the saturated throughput ratio (concurrency 32) against 3,000 requests: mean, sd over plans")
-    for requests in (100, 200, 400):
-        found = throughput_bias(requests, 32)
-        print(f"{requests} requests: " + "; ".join(f"{name} {m:+.1%}, {s:.1%}" for name, (m, s) in found.items()))
+    varied = ((64, 256), (64, 256))
+    for requests, prompt, output in ((100, *varied), (200, *varied), (400, *varied), (100, (128, 128), (256, 256))):
+        found = throughput_bias(requests, prompt, output)
+        print(
+            f"{requests} requests, {prompt} in, {output} out: "
+            + "; ".join(f"{name} {m:+.1%}, {s:.1%}" for name, (m, s) in found.items())
+        )
 
 
 def se(rate: float, runs: int) -> float:
