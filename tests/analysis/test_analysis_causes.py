@@ -125,7 +125,7 @@ def test_a_dearer_step_is_found_with_its_size():
     step = judge(run(test=dear)).decomposition.intercept_difference_s
     assert step.lo < 0.002 < step.hi
     assert step.center == pytest.approx(0.002, rel=0.1)
-    assert "a decode step costs fp8 2" in found.claim
+    assert "A decode step costs fp8 2" in found.claim
     assert "prefill" not in found.claim
 
 
@@ -133,7 +133,7 @@ def test_dearer_prefill_is_found_from_lengths_and_from_one_length():
     dear = Arm(name="fp8", kv_dtype="fp8", engine=engine(prefill_s=6e-4, capacity_tokens=8192))
     found = findings(run(test=dear))["conversion"]
     assert found.verdict == "holds"
-    assert "prefill costs fp8 1.3" in found.claim
+    assert "Prefill costs fp8 1.3" in found.claim
     assert "per prompt token" in found.claim
     constant = one_stream(((800, 60),) * 8)
     found = findings(run(test=dear, stages=(constant, LOAD)))["conversion"]
