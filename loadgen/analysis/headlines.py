@@ -1,12 +1,12 @@
 """The answer in words: one sentence for one stream, one for saturation, one for an open loop.
 
-Each role looks at a small family of quantities, stated here, and at no other. A verdict counts in a headline only if
-it holds with the whole family in view (Holm), so that a headline of equals is false at most 5 % of the time, however
-many rows the table has. In a closed loop throughput rules: with C requests in flight, throughput x mean E2E = C, so
-that what is won in throughput is won in the time of the whole answer. Latencies rule elsewhere.
+Each role looks at a few quantities, stated here, and at no other. A verdict counts in a headline only if it holds with
+all quantities of all headlines in view (Holm), so that an experiment with equals has any false headline at most 5 % of
+the time, however many rows the table has. In a closed loop throughput rules: with C requests in flight, throughput x
+mean E2E = C, so that what is won in throughput is won in the time of the whole answer. Latencies rule elsewhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,6 +35,7 @@ class Family:
     worse: tuple[Difference, ...]
     open: tuple[Difference, ...]  # undecided
     blind: tuple[Difference, ...]  # cannot tell
+    together: int = 0  # quantities in view, of all stages
 
     def has(self, side: str, *prefixes: str) -> bool:
         """Whether a quantity with one of these prefixes is on a side."""
@@ -45,24 +46,40 @@ def headlines(study: Study, comparisons: Sequence[Comparison]) -> tuple[Headline
     """One per stage, in the order of the stages."""
     if study.test is None:
         return ()
+    found = families(study.stages, comparisons)
+    return tuple(_headline(study.test, spec, found[spec.name]) for spec in study.stages)
+
+
+def families(stages: Sequence[StageSpec], comparisons: Sequence[Comparison]) -> dict[str, Family]:
+    """Holm over the quantities of all stages' roles together; what does not hold any more is undecided."""
     by_name = {(one.difference.stage, one.difference.quantity): one for one in comparisons}
-    return tuple(_headline(study.test, spec, by_name) for spec in study.stages)
+    names = [(spec.name, name) for spec in stages for name in FAMILIES[spec.role] if (spec.name, name) in by_name]
+    held = stats.holm([by_name[name].p for name in names])
+    members = [
+        (by_name[name].difference, "open" if not holds else by_name[name].difference.verdict)
+        for name, holds in zip(names, held, strict=True)
+    ]
+
+    def side(stage: str, *verdicts: str) -> tuple[Difference, ...]:
+        return tuple(
+            one
+            for one, verdict in members
+            if one.stage == stage and ("cannot tell" if one.verdict == "cannot tell" else verdict) in verdicts
+        )
+
+    return {
+        spec.name: Family(
+            better=side(spec.name, "better"),
+            worse=side(spec.name, "worse"),
+            open=side(spec.name, "open"),
+            blind=side(spec.name, "cannot tell"),
+            together=len(names),
+        )
+        for spec in stages
+    }
 
 
-def family(spec: StageSpec, by_name: Mapping[tuple[str, str], Comparison]) -> Family:
-    """Holm over the role's quantities; what does not hold any more is undecided."""
-    members = [by_name[spec.name, name] for name in FAMILIES[spec.role] if (spec.name, name) in by_name]
-    held = stats.holm([one.p for one in members])
-    sorted_by: dict[str, list[Difference]] = {"better": [], "worse": [], "open": [], "blind": []}
-    for one, holds in zip(members, held, strict=True):
-        verdict = one.difference.verdict
-        side = "blind" if verdict == "cannot tell" else verdict if holds else "open"
-        sorted_by[side].append(one.difference)
-    return Family(**{side: tuple(found) for side, found in sorted_by.items()})
-
-
-def _headline(test: str, spec: StageSpec, by_name: Mapping[tuple[str, str], Comparison]) -> Headline:
-    found = family(spec, by_name)
+def _headline(test: str, spec: StageSpec, found: Family) -> Headline:
     answer = closed_loop(found) if spec.role == "saturated" else latency_rules(found)
     place = PLACES[spec.role]
     return Headline(role=spec.role, stage=spec.name, verdict=answer, sentence=f"{place} {_words(test, answer, found)}")
@@ -133,7 +150,7 @@ def _power(found: Family) -> str:
         else ""
     )
     if alone:
-        words += f"; {_named(alone)} does not hold with {len(found.open)} quantities in view"
+        words += f"; {_named(alone)} does not hold with {found.together} quantities in view"
     elif first.blocks_needed is not None:
         words += f"; {first.blocks_needed} blocks per arm would decide if what was seen is the truth"
     return words

@@ -23,7 +23,10 @@ def times(ratio: Estimate) -> str:
 
 
 def _ratio(value: float) -> str:
-    return f"{value:.2f}" if 0.1 <= value < 100 else digits(value)
+    """Two decimals; three where two would make a 1.00 of what is not 1, so that an interval shows its side of it."""
+    if not 0.1 <= value < 100:
+        return digits(value)
+    return f"{value:.3f}" if f"{value:.2f}" == "1.00" and value != 1 else f"{value:.2f}"
 
 
 def span(estimate: Estimate, unit: Unit) -> str:

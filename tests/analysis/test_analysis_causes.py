@@ -6,7 +6,10 @@ from fakes import synthetic
 from fakes.batching import Engine, Noise
 from fakes.synthetic import BF16, FP8, Arm, lengths, one_stream, open_loop, saturated
 
+from loadgen.analysis.causes.memory import Memory
+from loadgen.analysis.decompose import prefill
 from loadgen.analysis.judge import judge
+from loadgen.analysis.study import study
 from loadgen.records import BackendSeen, ServerFacts
 
 QUIET = Noise(block=0.003, step=0.03)
@@ -122,7 +125,7 @@ def test_a_dearer_step_is_found_with_its_size():
     step = judge(run(test=dear)).decomposition.intercept_difference_s
     assert step.lo < 0.002 < step.hi
     assert step.center == pytest.approx(0.002, rel=0.1)
-    assert "a decode step costs fp8 2" in found.claim
+    assert "A decode step costs fp8 2" in found.claim
     assert "prefill" not in found.claim
 
 
@@ -130,7 +133,7 @@ def test_dearer_prefill_is_found_from_lengths_and_from_one_length():
     dear = Arm(name="fp8", kv_dtype="fp8", engine=engine(prefill_s=6e-4, capacity_tokens=8192))
     found = findings(run(test=dear))["conversion"]
     assert found.verdict == "holds"
-    assert "prefill costs fp8 1.3" in found.claim
+    assert "Prefill costs fp8 1.3" in found.claim
     assert "per prompt token" in found.claim
     constant = one_stream(((800, 60),) * 8)
     found = findings(run(test=dear, stages=(constant, LOAD)))["conversion"]
@@ -144,6 +147,16 @@ def test_no_conversion_is_not_claimed():
 def test_conversion_within_noise_is_neither_shown_nor_ruled_out():
     found = findings(run(test=FREE, noise=Noise(block=0.08), repeats=2))["conversion"]
     assert found.verdict == "cannot tell"
+
+
+def test_prefill_counts_what_had_to_be_computed():
+    """Half of each prompt was found in a cache: a computed token costs twice what a prompt token does."""
+    experiment = run(test=FREE)
+    plain = prefill(study(experiment)).slopes["bf16"].center
+    for number, block in enumerate(experiment.blocks):
+        samples = tuple(synthetic.replace_record(s, cached_tokens=s.prompt_tokens // 2) for s in block.samples)
+        experiment = synthetic.edited(experiment, number, samples=samples)
+    assert prefill(study(experiment)).slopes["bf16"].center == pytest.approx(2 * plain, rel=0.02)
 
 
 def test_quadratic_prefill_is_evidence():
@@ -188,6 +201,17 @@ def test_long_traffic_lies_above_the_break_even():
     found = findings(h100(saturated(lengths(30, (12_000, 20_000), (20, 40)), concurrency=4)))["short context"]
     assert found.verdict == "does not hold"
     assert "100% of this traffic's tokens" in found.claim
+
+
+def test_traffic_on_both_sides_of_the_interval_cannot_tell():
+    rough = Noise(block=0.002, step=0.01)
+    arms = (Arm(name="bf16", engine=H100), Arm(name="fp8", kv_dtype="fp8", engine=H100_FP8))
+    load = saturated(lengths(40, (6200, 7400), (30, 60)), concurrency=4)
+    report = judge(synthetic.experiment(arms, (LONG, load), repeats=4, noise=rough))
+    root = report.decomposition.break_even_tokens
+    assert root.lo < 6300
+    assert root.hi > 7300
+    assert {f.cause: f.verdict for f in report.findings}["short context"] == "cannot tell"
 
 
 def test_faster_at_every_context():
@@ -282,6 +306,36 @@ def test_a_capacity_as_predicted_is_no_warning():
     assert not any(line.startswith("capacity") for line in report.warnings)
     found = {f.cause: f for f in report.findings}["unused memory"]
     assert any("2.00x predicted" in figure.value for figure in found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("peak", "preemptions", "waiting", "running", "binding"),
+    [
+        (0.95, 0, 0.0, 5, True),
+        (0.5, 3, 0.0, 5, True),
+        (0.8, 0, 0.9, 5, True),  # a queue before a nearly full cache, though the batch has room
+        (0.8, 0, 0.9, 64, False),  # the batch is at its cap: that is what holds it
+        (0.5, 0, 0.9, 5, False),
+        (0.8, 0, 0.1, 5, False),
+        (0.5, None, None, 5, False),
+    ],
+)
+def test_when_capacity_binds(peak, preemptions, waiting, running, binding):
+    used = Memory(
+        arm="a",
+        spec=LOAD.spec,
+        usage_peak=peak,
+        usage_mean=peak,
+        running_mean=running,
+        running_peak=running,
+        waiting_mean=waiting,
+        waiting_share=waiting,
+        preemptions=preemptions,
+        tokens_per_step=None,
+        capacity_tokens=None,
+        max_num_seqs=64,
+    )
+    assert used.binding == binding
 
 
 def test_running_that_did_not_grow_with_the_capacity():

@@ -6,7 +6,7 @@ from fakes.batching import Engine, Noise
 from fakes.synthetic import Arm, lengths, one_stream, open_loop, saturated
 
 from loadgen.analysis.judge import judge
-from loadgen.records import Report, Slo
+from loadgen.records import BlockEnd, Report, Slo
 
 SMALL = (one_stream(lengths(6, (64, 1200), (40, 60))), saturated(lengths(60, (64, 256), (32, 96)), concurrency=16))
 
@@ -78,6 +78,19 @@ def test_arms_order_and_fates(report):
     assert report.warnings == ()
 
 
+def test_a_slope_ratio_that_may_be_one_is_not_held_against_the_kernel(report):
+    ratio = report.decomposition.slope_ratio
+    assert ratio.lo < 1 < ratio.center
+    assert {finding.cause: finding.verdict for finding in report.findings}["backend"] == "does not hold"
+
+
+def test_tails_of_few_values_say_so(report):
+    tail = next(s for s in report.summaries if (s.stage, s.arm, s.quantity) == ("saturated", "fp8", "ttft_p99_s"))
+    assert tail.estimate.warnings == ("only 1.0 of 100 values a block lie beyond p99",)
+    body = next(s for s in report.summaries if (s.stage, s.arm, s.quantity) == ("saturated", "fp8", "itl_p99_s"))
+    assert body.estimate.warnings == ()
+
+
 def test_curves_are_drawn_from_the_middle_block_first(report):
     drawn = [c for c in report.curves if (c.stage, c.arm, c.quantity) == ("saturated", "fp8", "kv_usage_ratio")]
     assert [c.block for c in drawn] == [5, 1, 2, 6]
@@ -139,6 +152,12 @@ def test_blocks_that_broke_are_left_out_and_said(demo):
         "bf16: left out of the comparison: block 7 was cut off; run again with --resume to complete it",
     )
     assert headline(report, "saturated").verdict == "pays"
+
+
+def test_an_interrupted_block_is_left_out(demo):
+    report = judge(synthetic.edited(demo, 6, end=BlockEnd(ended_s=1.0, how="server_died")))
+    assert report.warnings[0].startswith("fp8: left out of the comparison: block 6 server died")
+    assert report.arms[1].blocks == 3
 
 
 def test_if_no_block_is_complete_what_there_is_is_used(demo):

@@ -55,6 +55,17 @@ def test_fieller_by_hand():
     assert (found.root.center, found.root.lo, found.root.hi) == pytest.approx((1, 1 - half, 1 + half))
 
 
+def test_fieller_knows_that_intercepts_and_slopes_go_together():
+    # every line of an arm passes through (1, 3) or (1, 2): at x = 1 there is no spread at all, so that the crossing at
+    # x = 2 has d(x)^2 = (x - 2)^2 and t^2 var d(x) = c (x - 1)^2, c = 4.3026527^2 x 0.0002
+    base = [Fit(intercept=3 - b, slope=b) for b in (1.99, 2.01)]
+    test = [Fit(intercept=4 - b, slope=b) for b in (0.99, 1.01)]
+    c = 4.3026527 * np.sqrt(0.0002)
+    found = lines.crossing(base, test, 0, 10)
+    assert found.root.center == pytest.approx(2)
+    assert (found.root.lo, found.root.hi) == pytest.approx(((2 + c) / (1 + c), (2 - c) / (1 - c)))
+
+
 def test_parallel_lines_have_no_crossing():
     rng = np.random.default_rng(2)
     base, test = (

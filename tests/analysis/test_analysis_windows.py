@@ -120,6 +120,13 @@ def test_stage_of_a_block_by_hand():
     assert QUANTITIES["client_cpu_ratio"].extract(view) is None
 
 
+def test_warm_up_is_not_measured():
+    run = synthetic.demo(repeats=1)
+    warm = tuple(synthetic.replace_record(s, warmup=s.index < 3) for s in run.blocks[0].samples)
+    block = synthetic.replace_record(run.blocks[0], samples=warm)
+    assert [s.index for s in windows.stage_samples(block, "one-stream")] == [3, 4, 5, 6, 7]
+
+
 def test_part_durations_add_up_to_the_window():
     run = synthetic.demo(repeats=1)
     spec = run.blocks[0].manifest.stages[1]

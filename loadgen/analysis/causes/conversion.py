@@ -23,10 +23,11 @@ def conversion(case: Case) -> Finding:
     figures = _figures(case)
     dearer = [clause for clause in (_step_clause(case, step), _prefill_clause(case, prompt)) if clause]
     if dearer:
+        claim = " and ".join(dearer)
         return Finding(
             cause="conversion",
             verdict="holds",
-            claim=f"{' and '.join(dearer)}.",
+            claim=f"{claim[0].upper()}{claim[1:]}.",
             evidence=figures,
             advice="Longer contexts and fuller batches spread a step's fixed cost; for prefill, look for a kernel that "
             "takes this format without converting (vLLM: --attention-backend).",
