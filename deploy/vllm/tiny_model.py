@@ -56,11 +56,15 @@ TOKENIZER_CONFIG = {
 def reference_text() -> Iterator[str]:
     """Python's own language reference, topic by topic, in a fixed order."""
     for _, text in sorted(topics.items()):
-        yield text
+        yield text.encode("ascii", "ignore").decode()
 
 
 def train_tokenizer(path: Path) -> None:
-    """Writes a byte-level BPE tokenizer of exactly `VOCABULARY` entries to `path`."""
+    """Writes a byte-level BPE tokenizer of exactly `VOCABULARY` entries to `path`.
+
+    Its alphabet is ASCII alone: a random model that falls into repeating half a UTF-8 character would otherwise send
+    events without any text, which no client can time.
+    """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -69,7 +73,7 @@ def train_tokenizer(path: Path) -> None:
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
         special_tokens=list(SPECIAL),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        initial_alphabet=[letter for letter in pre_tokenizers.ByteLevel.alphabet() if letter.isascii()],
         show_progress=False,
     )
     tokenizer.train_from_iterator(reference_text(), trainer)
@@ -95,13 +99,10 @@ def build(folder: Path) -> None:
 
 
 def main() -> None:
-    """Builds the folder, unless it is there already."""
+    """Builds the folder; an older one is written over."""
     parser = argparse.ArgumentParser(description="build a tiny random-weight Llama folder for vLLM")
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    if (folder / "config.json").is_file() and json.loads((folder / "config.json").read_text()) == CONFIG:
-        print(f"{folder}: the tiny model is there already")
-        return
     build(folder)
     print(f"{folder}: tiny model built")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from re import Pattern
 from typing import Literal
 
-ForcedField = Literal[True] | Literal["output_tokens"]
+ForcedField = bool | Literal["output_tokens"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,8 @@ ENGINE = Engine(
     metrics=METRICS,
     config_metric="vllm:cache_config_info",
     takes_token_ids=True,
-    forces_length={"ignore_eos": True, "min_tokens": "output_tokens"},
+    # A special token that a forced length runs into must show as text: an event without text cannot be timed.
+    forces_length={"ignore_eos": True, "min_tokens": "output_tokens", "skip_special_tokens": False},
     takes_cache_salt=True,
     kv_dtype_flag="kv-cache-dtype",
     default_block_tokens=16,  # CUDA, vllm/config/cache.py; the CPU build has 128 and prints tokens, not blocks

@@ -20,6 +20,7 @@ def test_token_ids_to_vllm_are_sent_whole_with_a_forced_length():
         "stream_options": {"include_usage": True},
         "ignore_eos": True,
         "min_tokens": 128,
+        "skip_special_tokens": False,
     }
 
 
