@@ -166,7 +166,7 @@ def _start(
         stdout=output,
         stderr=subprocess.STDOUT,
         env=dict(environment),
-        start_new_session=True,
+        process_group=0,
     )
 
 

@@ -40,7 +40,7 @@ def main() -> int:
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     wake = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     try:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0, preexec_fn=_die_with_parent)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: cannot be started: {error.strerror}\n")
         return 127
