@@ -376,5 +376,3 @@ def test_a_header_that_cannot_be_sent_is_not_quoted() -> None:
     assert SECRET not in str(caught.value)
     with pytest.raises(UserError, match="header authorization"):
         Client(base_url="http://srv", endpoint="chat", clock=Clock(), headers={"authorization": "clé"})
-
-

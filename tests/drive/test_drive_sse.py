@@ -1,5 +1,7 @@
 """The decoder against a reference written character by character from the format's text."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +36,7 @@ def reference(stream: str) -> list[str]:
 
 def pieces(stream: bytes, cuts: list[int]) -> list[bytes]:
     at = sorted({cut % (len(stream) + 1) for cut in cuts} | {0, len(stream)})
-    return [stream[a:b] for a, b in zip(at, at[1:], strict=False)]
+    return [stream[a:b] for a, b in itertools.pairwise(at)]
 
 
 def fed(parts: list[bytes]) -> list[str]:

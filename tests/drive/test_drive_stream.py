@@ -1,5 +1,6 @@
 """What a stream says: content, usage, endings, errors; the same however it is cut."""
 
+import itertools
 import json
 
 import pytest
@@ -117,7 +118,7 @@ def test_any_cut_gives_the_same_events_at_the_instants_of_their_blank_lines(
     stream = b"".join(events)
     at = sorted({cut % (len(stream) + 1) for cut in cuts} | {0, len(stream)})
     recording: Recording = []
-    for start, end in zip(at, at[1:], strict=False):
+    for start, end in itertools.pairwise(at):
         recording += [float(end), stream[start:end]]  # a piece "arrives" at the position where it ends
     reading = Reading()
     half = len(recording) // 2
