@@ -26,7 +26,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 INTERVAL_MS = 20.0
 WARMUP_TOKENS = 5
-TARGETS = (("loadgen", "bare", 1.25), ("loadgen", "aiohttp", 0.6))
+TARGETS = (("loadgen", "bare", 1.25), ("loadgen", "buffered", 1.25), ("loadgen", "aiohttp", 0.6))
 
 Round = Callable[[int], Awaitable[None]]
 
@@ -93,6 +93,47 @@ async def with_bare(port: int, streams: int, measure: Callable[[Round], Awaitabl
         transport.abort()
 
 
+async def with_buffered(port: int, streams: int, measure: Callable[[Round], Awaitable[None]]) -> None:
+    """The floor without asyncio's fresh 256 KiB per read, whose price hangs on the C library's memory allocator."""
+    import httptools
+
+    loop = asyncio.get_running_loop()
+    buffer = memoryview(bytearray(256 * 1024))
+
+    class Buffered(asyncio.BufferedProtocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = transport
+
+        def ask(self, tokens: int) -> "asyncio.Future[None]":
+            data = body(tokens)
+            self.stamps: list[float] = []
+            self.stamp = self.stamps.append
+            self.feed = httptools.HttpResponseParser(self).feed_data
+            self.end = loop.create_future()
+            head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n"
+            self.transport.write(head.encode() + data)
+            return self.end
+
+        def get_buffer(self, sizehint: int) -> memoryview:
+            return buffer
+
+        def buffer_updated(self, nbytes: int) -> None:
+            self.stamp(time.monotonic())
+            self.feed(buffer[:nbytes])
+
+        def on_message_complete(self) -> None:
+            self.end.set_result(None)
+
+    made = [await loop.create_connection(Buffered, "127.0.0.1", port) for _ in range(streams)]
+
+    async def round_of(tokens: int) -> None:
+        await asyncio.gather(*(protocol.ask(tokens) for _, protocol in made))
+
+    await measure(round_of)
+    for transport, _ in made:
+        transport.abort()
+
+
 async def with_httpx(port: int, streams: int, measure: Callable[[Round], Awaitable[None]]) -> None:
     """Stock httpx, without a limit on connections."""
     import httpx
@@ -134,7 +175,13 @@ async def with_aiohttp(port: int, streams: int, measure: Callable[[Round], Await
         await measure(round_of)
 
 
-CLIENTS = {"loadgen": with_loadgen, "bare": with_bare, "httpx": with_httpx, "aiohttp": with_aiohttp}
+CLIENTS = {
+    "loadgen": with_loadgen,
+    "bare": with_bare,
+    "buffered": with_buffered,
+    "httpx": with_httpx,
+    "aiohttp": with_aiohttp,
+}
 
 
 def run_client(arguments: argparse.Namespace) -> None:
@@ -211,7 +258,9 @@ def report(results: dict[int, dict[str, list[float]]], arguments: argparse.Names
             low, high = min(values) * 1e6, max(values) * 1e6
             table.append({"streams": streams, "client": client, "us_per_token": medians[client] * 1e6, "all": values})
             if not arguments.json:
-                print(f"{streams:4} streams  {client:8} {medians[client] * 1e6:7.2f} µs/token  ({low:.2f} … {high:.2f})")
+                print(
+                    f"{streams:4} streams  {client:8} {medians[client] * 1e6:7.2f} µs/token  ({low:.2f} … {high:.2f})"
+                )
         for client, other, limit in TARGETS:
             if client in medians and other in medians:
                 ratios = [mine / theirs for mine, theirs in zip(costs[client], costs[other], strict=True)]

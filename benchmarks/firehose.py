@@ -5,8 +5,8 @@
 It prints its port, streams `max_tokens` events per request (about 250 bytes each, one chunk of HTTP and one write per
 event), and ends when its standard input does. All streams advance together, one event per interval, as the sequences
 of an engine's batch do; with `--interval-ms 0` a request is answered in one go. With `--record` the instant just
-before each event's write (CLOCK_MONOTONIC) is kept and written to FILE as JSON lines at the end: {"id": ..., "at": [...]},
-where id is the request's `user` field.
+before each event's write (CLOCK_MONOTONIC) is kept, and written to FILE at the end as JSON lines
+{"id": ..., "at": [...]}, where id is the request's `user` field.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def chunk(data: bytes) -> bytes:
 
 def choice(finish: str | None) -> list[dict[str, object]]:
     """A choice that carries one token."""
-    rest = {"stop_reason": None, "token_ids": None, "prompt_token_ids": None}
+    rest = {"stop_reason": None, "token_ids": None}
     return [{"index": 0, "text": " the", "logprobs": None, "finish_reason": finish, **rest}]
 
 

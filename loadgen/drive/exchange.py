@@ -4,34 +4,67 @@ from collections.abc import Callable
 
 import httpx
 
+from loadgen.drive.stream import Reading, Recording
 from loadgen.drive.transport import Answer, LeanTransport, Timing
 
+EVENT_STREAM = "text/event-stream"
 EXCERPT_BYTES = 65536
 UNANSWERED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 
 
 class Exchange:
-    """What was seen on the wire: instants on the source's own clock, `pieces[i]` of the body at `instants[i]`.
+    """What was seen on the wire; instants on the source's own clock.
 
-    `error`: how the transport failed, if it did; what had come until then is kept. `ended_s` is the instant of the
-    last byte, or of the failure.
+    `recording`: what came of the body; of an event stream it is taken away as it is read into `reading`. `error`: how
+    the transport failed, if it did; what had come until then is kept. `ended_s`: the last byte, or the failure.
     """
 
-    __slots__ = ("ended_s", "error", "headers", "instants", "pieces", "started_s", "status", "timing")
+    __slots__ = (
+        "ended_s",
+        "error",
+        "headers",
+        "is_stream",
+        "reading",
+        "recording",
+        "started_s",
+        "status",
+        "timing",
+    )
 
     def __init__(self, started_s: float) -> None:
         self.started_s = started_s
         self.timing = Timing()
-        self.pieces: list[bytes] = []
-        self.instants: list[float] = []
+        self.recording: Recording = []
         self.status: int | None = None
         self.headers = httpx.Headers()
+        self.is_stream = False
+        self.reading = Reading()
         self.ended_s = started_s
         self.error: httpx.TransportError | None = None
 
+    def answered(self, response: httpx.Response) -> None:
+        """Takes over the head of the response."""
+        self.status, self.headers = response.status_code, response.headers
+        content_type = self.headers.get("content-type", "")
+        self.is_stream = self.status == 200 and content_type.lower().startswith(EVENT_STREAM)
+
+    def read(self, most: int) -> int:
+        """Decodes at most that much of the recording, and gives how much it was: about twice the events."""
+        part = self.recording[:most] if self.is_stream else []
+        if part:
+            del self.recording[:most]
+            self.reading.take(part)
+        return len(part)
+
+    def read_rest(self) -> None:
+        """Decodes what a whole body has left behind, when all of its recording has been read."""
+        if self.is_stream and self.error is None:
+            self.reading.finish()
+
     def body_text(self) -> str:
         """The beginning of the body, as text, for a message."""
-        return b"".join(self.pieces)[:EXCERPT_BYTES].decode("utf-8", "replace") or "no body"
+        body = b"".join(item for item in self.recording if isinstance(item, bytes))
+        return body[:EXCERPT_BYTES].decode("utf-8", "replace") or "no body"
 
 
 class LeanCourier:
@@ -47,11 +80,11 @@ class LeanCourier:
         answer = response.stream
         if not isinstance(answer, Answer):
             raise TypeError(f"not from LeanTransport: {answer!r}")
-        exchange.status, exchange.headers = response.status_code, response.headers
-        exchange.pieces, exchange.instants = answer.pieces, answer.instants
+        exchange.answered(response)
+        exchange.recording = answer.recording
         try:
             await answer.whole()
-            exchange.ended_s = answer.seen_s
+            exchange.ended_s = answer.ended_s
         finally:
             await answer.aclose()
 
@@ -70,11 +103,11 @@ class StockCourier:
     async def carry(self, request: httpx.Request, exchange: Exchange) -> None:
         """Sends and records. Raises httpx.TransportError; `exchange` holds what came before it."""
         response = await self._open(request, exchange)
-        exchange.status, exchange.headers = response.status_code, response.headers
+        exchange.answered(response)
         try:
             async for piece in response.aiter_raw():
-                exchange.instants.append(self._now())
-                exchange.pieces.append(piece)
+                exchange.recording.append(self._now())
+                exchange.recording.append(piece)
             exchange.ended_s = self._now()
         finally:
             await response.aclose()

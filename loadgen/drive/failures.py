@@ -7,13 +7,12 @@ from datetime import UTC, datetime
 
 import httpx
 
-from loadgen.drive.exchange import Exchange
+from loadgen.drive.exchange import EVENT_STREAM, Exchange
 from loadgen.drive.stream import Reading
 from loadgen.drive.transport import CutOff
 from loadgen.records import Failure, FailureKind
 
 DETAIL_CHARS = 200
-EVENT_STREAM = "text/event-stream"
 PUBLIC_HEADERS = frozenset({"accept", "content-type", "user-agent", "host"})
 
 
@@ -40,14 +39,12 @@ def secrets_of(headers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted((value for value in values if value), key=len, reverse=True))
 
 
-def judge(
-    exchange: Exchange, reading: Reading, planned_output_tokens: int, expects: Expects, secrets: tuple[str, ...]
-) -> Failure | None:
+def judge(exchange: Exchange, planned_output_tokens: int, expects: Expects, secrets: tuple[str, ...]) -> Failure | None:
     """Why this request failed, by the first reason that holds; None if it ended as a good one does.
 
     `secrets` are blotted out of what is quoted.
     """
-    found = _on_the_wire(exchange, reading) or _in_the_stream(reading, planned_output_tokens, expects)
+    found = _on_the_wire(exchange) or _in_the_stream(exchange.reading, planned_output_tokens, expects)
     return None if found is None else Failure(kind=found[0], detail=one_line(found[1], secrets))
 
 
@@ -66,21 +63,21 @@ def retry_after_s(value: str | None) -> float | None:
     return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
 
 
-def _on_the_wire(exchange: Exchange, reading: Reading) -> tuple[FailureKind, str] | None:
+def _on_the_wire(exchange: Exchange) -> tuple[FailureKind, str] | None:
     error, status = exchange.error, exchange.status
     if isinstance(error, Stopped):
         return "stopped", "in flight when the run was stopped"
     if status is not None and status != 200:
         return "status", f"HTTP {status}: {exchange.body_text()}"
-    if reading.error is not None:
-        return "server_error", reading.error
+    if exchange.reading.error is not None:
+        return "server_error", exchange.reading.error
     if error is not None:
-        return _kind(error), str(error) or error.__class__.__name__
+        return _kind(error), (str(error) or error.__class__.__name__) + _after(exchange.reading)
     encoding = exchange.headers.get("content-encoding", "identity")
     if encoding != "identity":
         return "protocol", f"content-encoding {encoding} although identity was asked for"
-    content_type = exchange.headers.get("content-type", "none")
-    if not content_type.lower().startswith(EVENT_STREAM):
+    if not exchange.is_stream:
+        content_type = exchange.headers.get("content-type", "none")
         return (
             "protocol",
             f"content type {content_type} instead of {EVENT_STREAM}: {exchange.body_text()}",
@@ -100,6 +97,11 @@ def _in_the_stream(reading: Reading, planned: int, expects: Expects) -> tuple[Fa
     if got is None and not reading.events_s:
         return "truncated", "no event with content and no usage"
     return None
+
+
+def _after(reading: Reading) -> str:
+    events = len(reading.events_s)
+    return f", after {events} events with content" if events else ""
 
 
 def _kind(error: httpx.TransportError) -> FailureKind:

@@ -24,7 +24,7 @@ class Progress:
         self.ok = 0
         self.failed = 0
         self.tokens_done = 0
-        self.pieces_in_flight: Callable[[], int] = int
+        self.events_in_flight: Callable[[], int] = int
 
     @property
     def done(self) -> int:
@@ -38,8 +38,8 @@ class Progress:
 
     @property
     def tokens(self) -> int:
-        """Output tokens so far: as the server counted them for ended requests, pieces of body for the others."""
-        return self.tokens_done + self.pieces_in_flight()
+        """Output tokens so far: as the server counted them for ended requests, events with content for the others."""
+        return self.tokens_done + self.events_in_flight()
 
     def begin(self, stage: str, warmup: bool, planned: int, started_s: float) -> None:
         """Counts from zero for the next part."""

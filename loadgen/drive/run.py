@@ -70,7 +70,7 @@ async def drive_stage(
     `sink`, `marks` or `body_of` raises ends the stage and is raised.
     """
     progress = progress or Progress()
-    progress.pieces_in_flight = client.pieces_in_flight
+    progress.events_in_flight = client.events_in_flight
     cap = None if stage.spec.limit_per_s is None else Cap(stage.spec.limit_per_s)
     parts = [(requests, Bodies(requests, body_of)) for requests in (stage.warmup, stage.requests)]
     for _, bodies in parts:

@@ -1,67 +1,70 @@
-"""Server-sent events out of recorded (instant, bytes): no I/O, no clock.
+"""Server-sent events out of bytes: no I/O, no clock.
 
 Format: https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 """
 
-from collections.abc import Iterable, Iterator
-
 BOM = b"\xef\xbb\xbf"
 
 
-def events(pieces: Iterable[tuple[float, bytes]], *, complete: bool = True) -> Iterator[tuple[float, bytes]]:
-    """The data of each event, with the instant of the piece that completed it (its blank line).
+class Decoder:
+    """Decodes one stream, given piece by piece; where it is cut into pieces makes no difference to what comes out.
 
     Lines may end in LF, CR or CRLF (a CR ends its line at once, as the format says); several data lines are joined
-    by LF; comments, other fields and events without data are left out; a byte-order mark is skipped. Where pieces
-    are cut makes no difference to the data.
-
-    `complete`: the body arrived whole, so that an event without its blank line counts too, which is more lenient than
-    the format: some servers end with a bare `data: [DONE]`. Without it a cut-off event is left out.
+    by LF; comments, other fields and events without data are left out; a byte-order mark is skipped.
     """
-    held: list[bytes] = []
-    after_cr = False
-    first = True
-    instant = 0.0
-    for instant, piece in pieces:
-        # Nearly every piece of a token stream is exactly one event of one line: no splitting then.
-        if not held and piece.startswith(b"data: ") and piece.find(b"\n") == len(piece) - 2 and piece[-1] == 10:
-            data = piece[6:-2]
-            if b"\r" not in data:
-                after_cr = first = False
-                yield instant, data
-                continue
-        piece, after_cr = _with_lf_only(piece, after_cr)
-        if b"\n\n" not in piece and not (held and held[-1].endswith(b"\n") and piece.startswith(b"\n")):
+
+    __slots__ = ("_after_cr", "_first", "_held")
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._after_cr = False
+        self._first = True
+
+    @property
+    def settled(self) -> bool:
+        """True between two events whose lines end in LF: what comes next is a new event, whatever was before it."""
+        return not (self._held or self._after_cr or self._first)
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The data of each event that `piece` completes with its blank line."""
+        held = self._held
+        piece = self._with_lf_only(piece)
+        if b"\n\n" not in piece and not (held and piece.startswith(b"\n") and held[-1].endswith(b"\n")):
             if piece:
                 held.append(piece)
-            continue
+            return []
         *blocks, rest = b"".join((*held, piece)).split(b"\n\n")
-        held = [rest] if rest else []
-        for block in blocks:
-            yield from _data(instant, block.removeprefix(BOM) if first else block)
-            first = False
-    if complete and held:
-        rest = b"".join(held)
-        yield from _data(instant, rest.removeprefix(BOM) if first else rest)
+        held[:] = [rest] if rest else []
+        if self._first:
+            blocks[0] = blocks[0].removeprefix(BOM)
+            self._first = False
+        return [data for block in blocks if (data := _data(block)) is not None]
+
+    def rest(self) -> list[bytes]:
+        """The data of a last event without its blank line, for a stream whose body has come whole.
+
+        More lenient than the format, which drops it: some servers end with a bare `data: [DONE]`.
+        """
+        data = _data(b"".join(self._held).removeprefix(BOM))
+        self._held.clear()
+        return [] if data is None else [data]
+
+    def _with_lf_only(self, piece: bytes) -> bytes:
+        """The piece with every line ending as LF; an LF that follows the CR of the last piece belongs to that CR."""
+        if self._after_cr and piece:
+            self._after_cr = False
+            piece = piece.removeprefix(b"\n")
+        if b"\r" not in piece:
+            return piece
+        self._after_cr = piece.endswith(b"\r")
+        return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _with_lf_only(piece: bytes, after_cr: bool) -> tuple[bytes, bool]:
-    """The piece with every line ending as LF, and whether it ended in CR: an LF that follows belongs to that CR."""
-    if after_cr and piece:
-        piece = piece.removeprefix(b"\n")
-        if not piece:
-            return piece, False
-    if b"\r" not in piece:
-        return piece, after_cr and not piece
-    return piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n"), piece.endswith(b"\r")
-
-
-def _data(instant: float, block: bytes) -> Iterator[tuple[float, bytes]]:
-    """The data of one event, if it has any."""
+def _data(block: bytes) -> bytes | None:
+    """The data lines of one event, joined; None if it has none."""
     lines = []
     for line in block.split(b"\n"):
         field, _, value = line.partition(b":")
         if field == b"data":
             lines.append(value.removeprefix(b" "))
-    if lines:
-        yield instant, b"\n".join(lines)
+    return b"\n".join(lines) if lines else None

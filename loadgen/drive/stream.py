@@ -5,10 +5,16 @@ would avoid it and cannot be fooled by spacing, ordering or escapes.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+
+from loadgen.drive.sse import Decoder
+
+# What came, in order: the instant of an arrival, then the pieces of body that it brought, if any. One flat list per
+# stream, because every further object that an arrival has to touch is one more wait for memory.
+Recording = list[float | bytes]
 
 DONE = b"[DONE]"
 EXCERPT_BYTES = 200
@@ -50,7 +56,6 @@ class _Event(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Any = None
-    object: str | None = None
     message: str | None = None
 
 
@@ -60,13 +65,15 @@ _decode = msgspec.json.Decoder(_Event).decode
 class Reading:
     """What has been understood of one stream so far.
 
-    `events_s`: the instant of each event that carries content, reasoning or tool-call text, as given; events with a
-    role, usage or nothing alone do not count. `error`: what the server said went wrong after it had answered 200.
-    `malformed`: the first event that is no JSON object. Nothing after `[DONE]` is looked at.
+    `events_s`: the arrival of each event that carries content, reasoning or tool-call text; events with a role, usage
+    or nothing alone do not count. `error`: what the server said went wrong after it had answered 200. `malformed`: the
+    first event that is no JSON object. Nothing after `[DONE]` is looked at.
     """
 
     __slots__ = (
-        "_texts",
+        "_decoder",
+        "_digest",
+        "_instant",
         "cached_tokens",
         "done",
         "error",
@@ -86,63 +93,86 @@ class Reading:
         self.done = False
         self.error: str | None = None
         self.malformed: str | None = None
-        self._texts: list[str] = []
+        self._instant = 0.0
+        self._decoder = Decoder()
+        self._digest: hashlib.blake2b | None = None
 
-    def take(self, events: Iterable[tuple[float, bytes]]) -> int:
-        """Reads `events` (instant, data) and gives how many there were."""
-        taken = 0
-        for instant, data in events:
-            taken += 1
-            try:
-                event: _Event | None = _decode(data)
-            except msgspec.DecodeError:
-                event = self._unusual(data)
-            if event is None or self.done:
-                continue
-            if event.choices:
-                self._take_choices(instant, event.choices)
-            elif event.message or event.object == "error":
-                self.error = self.error or _said(event)
-            if event.usage is not None:
-                self._take_usage(event.usage)
-            if event.error is not None:
-                self.error = self.error or _said(event)
-        return taken
+    def take(self, part: Recording) -> None:
+        """Reads the next part of the recording; it may be cut anywhere."""
+        self._take(self._events(part))
+
+    def finish(self) -> None:
+        """Reads what is left when the whole body has been taken."""
+        self._take(self._parsed(self._decoder.rest()))
 
     def text_digest(self) -> str | None:
         """16 hex digits that are equal for equal text; None if there was no text."""
-        if not self._texts:
-            return None
-        return hashlib.blake2b("".join(self._texts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+        return None if self._digest is None else self._digest.hexdigest()
+
+    def _events(self, part: Recording) -> Iterator[_Event]:
+        plain = self._decoder.settled and not self.done
+        for item in part:
+            if isinstance(item, float):
+                self._instant = item
+                continue
+            # Nearly every piece is exactly one event of one line. One JSON object between its marks proves it: two
+            # events would not be one. Everything else takes the long way.
+            if plain and item.startswith(b"data: {") and item.endswith(b"}\n\n"):
+                try:
+                    yield _decode(item[6:-2])
+                except msgspec.DecodeError:
+                    pass
+                else:
+                    continue
+            yield from self._parsed(self._decoder.feed(item))
+            plain = self._decoder.settled and not self.done
+
+    def _parsed(self, datas: Iterable[bytes]) -> Iterator[_Event]:
+        for data in datas:
+            if self.done:
+                return
+            try:
+                yield _decode(data)
+            except msgspec.DecodeError:
+                if (event := self._unusual(data)) is not None:
+                    yield event
 
     def _unusual(self, data: bytes) -> _Event | None:
         """What is no event of the usual types: the end mark, an unusual event, or garbage."""
         if data.strip() == DONE:
             self.done = True
-        if self.done or not data:
             return None
-        event = _loosely(data)
+        event = _loosely(data) if data else _Event()
         if event is None and self.malformed is None:
             self.malformed = f"event is no JSON object: {data[:EXCERPT_BYTES].decode('utf-8', 'replace')}"
         return event
 
-    def _take_choices(self, instant: float, choices: list[_Choice]) -> None:
-        content = False
-        for choice in choices:
-            text = choice.text or (choice.delta is not None and _delta_text(choice.delta))
-            if text:
-                self._texts.append(text)
-                content = True
-            if choice.finish_reason is not None:
-                self.finish_reason = choice.finish_reason
-        if content:
-            self.events_s.append(instant)
+    def _take(self, events: Iterable[_Event]) -> None:
+        texts: list[str] = []
+        for event in events:
+            before = len(texts)
+            for choice in event.choices or ():
+                if text := choice.text or (choice.delta is not None and _delta_text(choice.delta)):
+                    texts.append(text)
+                if choice.finish_reason is not None:
+                    self.finish_reason = choice.finish_reason
+            if len(texts) > before:
+                self.events_s.append(self._instant)
+            if event.usage is not None or event.error is not None or event.message is not None:
+                self._take_rare(event)
+        if texts:
+            self._digest = self._digest or hashlib.blake2b(digest_size=8)
+            self._digest.update("".join(texts).encode("utf-8", "surrogatepass"))
 
-    def _take_usage(self, usage: _Usage) -> None:
-        self.prompt_tokens = usage.prompt_tokens
-        self.output_tokens = usage.completion_tokens
-        if usage.prompt_tokens_details is not None:
-            self.cached_tokens = usage.prompt_tokens_details.cached_tokens
+    def _take_rare(self, event: _Event) -> None:
+        usage = event.usage
+        if usage is not None:
+            self.prompt_tokens = usage.prompt_tokens
+            self.output_tokens = usage.completion_tokens
+            if usage.prompt_tokens_details is not None:
+                self.cached_tokens = usage.prompt_tokens_details.cached_tokens
+        if (event.error is not None or event.message is not None) and self.error is None:
+            self.error = _said(event)
 
 
 def _delta_text(delta: _Delta) -> str | None:
@@ -166,7 +196,6 @@ def _loosely(data: bytes) -> _Event | None:
         choices=[_loose_choice(choice) for choice in _list(event.get("choices")) if isinstance(choice, dict)],
         usage=_loose_usage(event.get("usage")),
         error=event.get("error"),
-        object=_text(event.get("object")),
         message=_text(event.get("message")),
     )
 

@@ -6,7 +6,6 @@ callback before anything looks at them, and the body is kept as it came, to be d
 """
 
 import asyncio
-import contextlib
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable
@@ -14,6 +13,10 @@ from dataclasses import dataclass
 
 import httptools
 import httpx
+
+from loadgen.drive.stream import Recording
+
+READ_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,31 +46,44 @@ class CutOff(httpx.RemoteProtocolError):
 
 
 class Answer(httpx.AsyncByteStream):
-    """One response: its head, then its body as (instant, bytes), filled in by the connection's callbacks.
+    """One response: its head, then its body as a recording, filled in by the connection's callbacks.
 
     As an httpx stream it gives the body once all of it is there; `whole()` waits for that without copying.
     """
 
+    __slots__ = (
+        "connection",
+        "end",
+        "ended_s",
+        "head",
+        "headers",
+        "on_body",
+        "recording",
+        "reusable",
+        "status",
+        "timing",
+    )
+
     def __init__(self, timing: Timing) -> None:
         loop = asyncio.get_running_loop()
         self.timing = timing
-        self.pieces: list[bytes] = []
-        self.instants: list[float] = []
+        self.recording: Recording = []
         self.headers: list[tuple[bytes, bytes]] = []
         self.status = 0
-        self.seen_s = 0.0
+        self.ended_s = 0.0
         self.reusable = False
         self.head: asyncio.Future[None] = loop.create_future()
         self.end: asyncio.Future[None] = loop.create_future()
         self.connection: Connection | None = None
         # What httptools calls for every piece of the body: nothing of ours runs between it and the list.
-        self.on_body = self.pieces.append
-        self.parser = httptools.HttpResponseParser(self)
+        self.on_body = self.recording.append
 
     def on_message_begin(self) -> None:
-        """A new message may only follow an interim (1xx) one."""
-        if self.end.done():
+        """The first byte. A further message may only follow an interim (1xx) one."""
+        if self.end.done() or self.connection is None:
             raise ValueError("bytes after the end of the response")
+        if self.timing.first_byte_s is None:
+            self.timing.first_byte_s = self.connection.seen_s
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collects a header, or a trailer."""
@@ -75,7 +91,7 @@ class Answer(httpx.AsyncByteStream):
 
     def on_headers_complete(self) -> None:
         """The head is there, unless it is an interim (1xx) one."""
-        status = self.parser.get_status_code()
+        status = 0 if self.connection is None else self.connection.parser.get_status_code()
         if status < 200:
             self.headers.clear()
             return
@@ -85,15 +101,24 @@ class Answer(httpx.AsyncByteStream):
 
     def on_message_complete(self) -> None:
         """The body is whole, unless the message was an interim (1xx) one."""
-        if self.status and not self.end.done():
-            self.reusable = self.parser.should_keep_alive()
+        if self.status and not self.end.done() and self.connection is not None:
+            self.reusable = self.connection.parser.should_keep_alive()
+            self.ended_s = self.connection.seen_s
             self.end.set_result(None)
 
-    @property
-    def until_close(self) -> bool:
-        """True if the body ends where the connection does, as HTTP/1.0 and some servers have it."""
+    def connection_lost(self, error: Exception | None, seen_s: float) -> None:
+        """The connection is gone: for a body without a length that is its end, for any other a failure."""
         framed = (b"content-length", b"transfer-encoding")
-        return self.status >= 200 and not any(name in framed for name, _ in self.headers)
+        if self.end.done():
+            return
+        if error is None and self.status and not any(name in framed for name, _ in self.headers):
+            self.ended_s = seen_s
+            self.end.set_result(None)
+        elif self.timing.first_byte_s is None:
+            self.fail(CutOff("the server closed the connection before any byte of the response"))
+        else:
+            how = "closed" if error is None else f"lost ({error.__class__.__name__})"
+            self.fail(CutOff(f"connection {how} before the response was whole"))
 
     def fail(self, error: httpx.TransportError) -> None:
         """Ends the response with `error`, once."""
@@ -103,13 +128,14 @@ class Answer(httpx.AsyncByteStream):
                 future.exception()  # looked at: whoever waits sees it, and nobody has to
 
     async def whole(self) -> None:
-        """Waits until the body is there. Raises httpx.ReadTimeout, ReadError or RemoteProtocolError."""
+        """Waits until the body is there. Raises httpx.ReadTimeout or RemoteProtocolError (CutOff)."""
         await self.end
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         await self.whole()
-        for piece in self.pieces:
-            yield piece
+        for item in self.recording:
+            if isinstance(item, bytes):
+                yield item
 
     async def aclose(self) -> None:
         """Gives the connection back if the response is whole, else closes it."""
@@ -118,16 +144,25 @@ class Answer(httpx.AsyncByteStream):
             connection.release(self)
 
 
-class Connection(asyncio.Protocol):
-    """One socket; carries one request at a time."""
+class Connection(asyncio.BufferedProtocol):
+    """One socket; carries one request at a time.
 
-    def __init__(self, now: Callable[[], float], free: "list[Connection]") -> None:
+    It reads into a `buffer` that all connections share (what is read is parsed before anyone reads again): asyncio's
+    plain protocols get a fresh 256 KiB object per read, which can cost more than all the rest of a token.
+    """
+
+    __slots__ = ("_answer", "_buffer", "_free", "_now", "_recording", "_timer", "_transport", "parser", "seen_s")
+
+    def __init__(self, now: Callable[[], float], free: "list[Connection]", buffer: memoryview) -> None:
         self._now = now
         self._free = free
+        self._buffer = buffer
         self._answer: Answer | None = None
-        self._feed: Callable[[bytes], None] = _unasked
+        self._recording: Recording = []
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self.parser: httptools.HttpResponseParser = UNASKED
+        self.seen_s = 0.0  # the last arrival
 
     @property
     def usable(self) -> bool:
@@ -139,18 +174,18 @@ class Connection(asyncio.Protocol):
         if self._transport is None or self._answer is not None:
             raise RuntimeError("a connection carries one request at a time")
         self._answer = answer
-        self._feed = answer.parser.feed_data
+        self._recording = answer.recording
+        self.parser = httptools.HttpResponseParser(answer)
         answer.connection = self
-        answer.seen_s = answer.timing.sent_s = self._now()
+        self.seen_s = answer.timing.sent_s = self._now()
         self._transport.write(wire)
         self._timer = asyncio.get_running_loop().call_later(read_s, self._check, answer, read_s)
 
     def release(self, answer: Answer) -> None:
         """Ends the exchange: back to the free ones if the response came whole, else closed."""
-        if self._answer is answer:
-            self._answer = None
-            self._feed = _unasked
-            del answer.parser  # breaks the cycle answer, parser, callbacks: no work for the garbage collector
+        self._answer = None
+        self._recording = []
+        self.parser = UNASKED
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -171,50 +206,32 @@ class Connection(asyncio.Protocol):
             raise TypeError(f"not a stream: {transport!r}")
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
-        """Called by the event loop: stamp first, then parse."""
-        now = self._now()
-        answer = self._answer
-        if answer is None:  # nobody asked: a farewell of the server, or worse
-            self.close()
-            return
-        answer.seen_s = now
-        if answer.timing.first_byte_s is None:
-            answer.timing.first_byte_s = now
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the event loop."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the event loop: stamp first, then parse. This runs for every token of every stream."""
+        self.seen_s = now = self._now()
+        self._recording.append(now)
         try:
-            self._feed(data)
+            self.parser.feed_data(self._buffer[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            answer.reusable = False
-            answer.fail(httpx.RemoteProtocolError(f"not HTTP/1.1: {error}"))
+            if self._answer is not None:
+                self._answer.reusable = False
+                self._answer.fail(httpx.RemoteProtocolError(f"not HTTP/1.1: {error}"))
             self.close()
-        instants = answer.instants
-        new = len(answer.pieces) - len(instants)
-        if new == 1:
-            instants.append(now)
-        elif new:
-            instants.extend((now,) * new)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Called by the event loop."""
-        answer = self._answer
-        if answer is None:
-            with contextlib.suppress(ValueError):
-                self._free.remove(self)
-            return
-        if answer.end.done():
-            return
-        if error is None and answer.until_close:
-            answer.end.set_result(None)
-        elif answer.timing.first_byte_s is None:
-            answer.fail(CutOff("the server closed the connection before any byte of the response"))
-        else:
-            got = sum(map(len, answer.pieces))
-            how = "closed" if error is None else f"lost ({error.__class__.__name__})"
-            answer.fail(CutOff(f"connection {how} before the response was whole, after {got} bytes of body"))
+        if self._answer is not None:
+            self._answer.connection_lost(error, self.seen_s)
+        elif self in self._free:
+            self._free.remove(self)
 
     def _check(self, answer: Answer, read_s: float) -> None:
         """Fails the answer if nothing came for `read_s`; one timer per request instead of one per arrival."""
-        silent_s = self._now() - answer.seen_s
+        silent_s = self._now() - self.seen_s
         if answer is not self._answer or answer.end.done():
             return
         if silent_s < read_s:
@@ -223,6 +240,16 @@ class Connection(asyncio.Protocol):
             return
         answer.fail(httpx.ReadTimeout(f"no byte for {read_s:g} s"))
         self.close()
+
+
+class _Unasked(httptools.HttpResponseParser):
+    """Stands where the parser is while nothing has been asked: bytes that come then are a farewell, or worse."""
+
+    def feed_data(self, data: object) -> None:
+        raise httptools.HttpParserError("bytes that nobody asked for")
+
+
+UNASKED = _Unasked(None)
 
 
 class LeanTransport(httpx.AsyncBaseTransport):
@@ -243,6 +270,7 @@ class LeanTransport(httpx.AsyncBaseTransport):
         self._tls = tls
         self._now = now
         self._free: dict[tuple[str, str, int], list[Connection]] = {}
+        self._buffer = memoryview(bytearray(READ_BYTES))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends `request` and gives the response as soon as its head is there; its stream is an `Answer`.
@@ -289,17 +317,13 @@ class LeanTransport(httpx.AsyncBaseTransport):
         try:
             async with asyncio.timeout(self._timeouts.connect_s):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self._now, free), host, port, ssl=tls
+                    lambda: Connection(self._now, free, self._buffer), host, port, ssl=tls
                 )
         except TimeoutError as error:
             raise httpx.ConnectTimeout(f"no connection to {host}:{port} in {self._timeouts.connect_s:g} s") from error
         except OSError as error:
             raise httpx.ConnectError(f"cannot connect to {host}:{port}: {error.strerror or error}") from error
         return connection
-
-
-def _unasked(data: bytes) -> None:
-    raise RuntimeError(f"{len(data)} bytes that nobody asked for")
 
 
 def _pop_usable(free: list[Connection]) -> Connection | None:
