@@ -65,13 +65,6 @@ def bearer(api_key_env: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def server_url(text: str, option: str) -> str:
-    """A server's root URL: without a trailing / or /v1. Raises UserError unless it is http or https with a host."""
-    if not re.fullmatch(r"https?://[^\s/]+(/[^\s?#]*)?", text):
-        raise UserError(f"{option}: {text}: not a server URL; give one such as http://127.0.0.1:8000")
-    return re.sub(r"/(v1/?)?$", "", text.rstrip("/") + "/")
-
-
 def pairs(items: tuple[str, ...], option: str) -> dict[str, str]:
     """`KEY=VALUE` items as a dict. Raises UserError for an item without `=`."""
     bad = [item for item in items if "=" not in item or item.startswith("=")]

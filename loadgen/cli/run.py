@@ -5,9 +5,10 @@ from typing import Any
 import click
 
 from loadgen.cli.carry_out import carry_out
-from loadgen.cli.options import server_url, with_reach
+from loadgen.cli.options import with_reach
 from loadgen.engines.table import ENGINES
 from loadgen.records import ArmSpec
+from loadgen.server.address import server_root
 
 
 @click.command(name="run")
@@ -22,5 +23,5 @@ from loadgen.records import ArmSpec
 def command(scenario: str, url: str, name: str, log: str | None, **options: Any) -> int:
     """Drives the server at URL with SCENARIO and reports: no comparison, every figure with its interval."""
     shared = {"model": options["model"]} if options["model"] else {}
-    arm = ArmSpec(name=name, engine=options["engine"], shared_flags=shared, url=server_url(url, "--url"), log=log)
+    arm = ArmSpec(name=name, engine=options["engine"], shared_flags=shared, url=server_root(url), log=log)
     return carry_out(scenario, (arm,), restart=None, resume=None, **options)

@@ -112,6 +112,7 @@ async def _drive_watched(
             sink=scraped,
             interval_s=reach.scrape_interval_s,
             headers=reach.headers,
+            transport=reach.wire(),
         )
         body_of = _body_of(setup, manifest, endpoint.facts.model or "", wanted.vocabulary, engine)
         outcome = await _with_company(

@@ -6,16 +6,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from loadgen.drive.calibrate import CHECK_TOKENS
 from loadgen.drive.calibrate import vocabulary as calibrated
 from loadgen.drive.run import Stop
 from loadgen.engines.table import ENGINES
-from loadgen.errors import ExperimentError, ServerError, UserError
+from loadgen.errors import ServerError
 from loadgen.experiment.block import Wanted, drive_block
 from loadgen.experiment.fleet import Endpoint, Fleet
 from loadgen.experiment.setup import Setup
 from loadgen.live.dashboard import Dashboard
 from loadgen.records import Vocabulary
 from loadgen.server.probe import check
+from loadgen.workload.prompts import check as check_prompts
 
 
 async def conduct(setup: Setup, dashboard: Dashboard) -> bool:
@@ -95,14 +97,23 @@ async def _blocks(setup: Setup, dashboard: Dashboard, stop: Stop) -> bool:
 
 async def _vocabulary(setup: Setup, endpoint: Endpoint, engine_name: str) -> Vocabulary:
     """Prompts' material, learned from the first server and used on all: equal bytes for every arm."""
-    engine, reach, plan = ENGINES[engine_name], setup.reach, setup.plan
+    reach, plan = setup.reach, setup.plan
     need = max((r.prompt_tokens + r.output_tokens for s in plan.stages for r in s.requests), default=0)
-    found = await check(endpoint.url, model=endpoint.facts.model, need_context=need, headers=reach.headers)
-    if not found.model:
-        raise UserError(f"{endpoint.url}: names no model in /v1/models; give --model")
-    try:
-        return await calibrated(
-            endpoint.url, model=found.model, endpoint=plan.endpoint, engine=engine, headers=reach.headers
-        )
-    except OSError as error:
-        raise ExperimentError(f"{endpoint.url}: {error}") from error
+    found = await check(
+        endpoint.url,
+        model=endpoint.facts.model,
+        need_context=need,
+        headers=reach.headers,
+        transport=reach.wire(),
+    )
+    words = await calibrated(
+        base_url=endpoint.url,
+        model=found.model,
+        endpoint=plan.endpoint,
+        headers=reach.headers,
+        token_ids=ENGINES[engine_name].takes_token_ids,
+        check_tokens=min(CHECK_TOKENS, (found.max_model_len or need) // 2),
+        transport=reach.wire(),
+    )
+    check_prompts(plan, words)
+    return words

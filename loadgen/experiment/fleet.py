@@ -113,6 +113,7 @@ class Fleet:
             log_text=log_text(Path(arm.log)) if arm.log else None,
             engine=ENGINES[arm.engine],
             headers=self._setup.reach.headers,
+            transport=self._setup.reach.wire(),
         )
         facts = msgspec.structs.replace(facts, model=arm.shared_flags.get("model") or facts.model)
         self._dashboard.say(_ready(arm, facts))

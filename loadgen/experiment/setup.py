@@ -15,6 +15,7 @@ import loadgen
 from loadgen.errors import UserError
 from loadgen.experiment.order import order
 from loadgen.records import ArmSpec, ExperimentManifest, Plan, Slo
+from loadgen.server.address import Wire, verified
 from loadgen.server.host import host_facts
 from loadgen.store import read_experiment, read_once, write_once
 
@@ -48,6 +49,10 @@ class Reach:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
+
+    def wire(self) -> Wire:
+        """A fresh transport for what is asked beside the load (facts, metrics); None = httpx's own."""
+        return verified(self.tls())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,13 @@
 """Where a server is: one way to write it, and whether it is this machine."""
 
+import ssl
 from urllib.parse import urlsplit
 
+import httpx
+
 from loadgen.errors import UserError
+
+Wire = httpx.AsyncBaseTransport | None
 
 
 def server_root(url: str) -> str:
@@ -17,3 +22,8 @@ def is_loopback(url: str) -> bool:
     """True for this machine: no proxy of the environment stands between, and the host's facts are the server's."""
     host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def verified(tls: ssl.SSLContext | None) -> Wire:
+    """A transport whose https servers are verified by `tls`; None, for httpx's own ways, where that is None."""
+    return None if tls is None else httpx.AsyncHTTPTransport(verify=tls)

@@ -187,7 +187,7 @@ def test_control_c_twice_stops_at_once_and_counts_what_was_in_flight(tmp_path, s
     ("arguments", "code", "said"),
     [
         (["run", "{scenario}", "--url", "http://127.0.0.1:9"], 3, r"http://127\.0\.0\.1:9.*nothing answers"),
-        (["run", "{scenario}", "--url", "localhost:8000"], 2, r"--url: localhost:8000: not a server URL"),
+        (["run", "{scenario}", "--url", "localhost:8000"], 2, r"localhost:8000: not a URL of a server"),
         (["run", "{scenario}", "--url", "{html}"], 3, r"not an? (OpenAI|LLM)"),
         (["run", "{scenario}", "--url", "{url}", "--model", "fakee"], 2, r"fakee.*fake"),
         (["run", "{long}", "--url", "{url}"], 2, r"needs 3,0\d\d tokens of context and fake takes 2,048"),
