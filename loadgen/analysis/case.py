@@ -53,6 +53,12 @@ class Case:
         """A quantity over the arm's blocks."""
         return stats.mean(self.study.values(quantity, stage, arm))
 
+    def missing_stage(self, wanted: str) -> str:
+        """What to do where one stream cannot be used: plan the stage, or mend what spoiled it."""
+        if self.study.stage("one_stream") is None:
+            return f"Add a stage with {wanted} to the scenario."
+        return "The stage was driven, but its figures are withdrawn: the warnings say why; mend that and run again."
+
     @property
     def same_format(self) -> str | None:
         """The dtype that both caches hold, where it is known to be one; then nothing was quantized."""

@@ -133,6 +133,11 @@ def sentence(test: str, crossing: Crossing, low: float, high: float) -> str:
     root = crossing.root
     if root.center is None or root.lo is None or root.hi is None or root.hi <= 0:
         return f"not determined: the two lines are not told apart {measured}"
+    if root.center <= 0 and crossing.slope_sign < 0:
+        return (
+            f"{test} decodes faster at every context {measured} by the fitted lines; a break-even of up to "
+            f"{root.hi:,.0f} tokens is not excluded"
+        )
     side = "above" if crossing.slope_sign < 0 else "below"
     where = f"{root.center:,.0f} tokens of context (between {max(root.lo, 0):,.0f} and {root.hi:,.0f})"
     outside = "" if low <= root.center <= high else ", an extrapolation: only " + measured.removeprefix("within the ")

@@ -111,7 +111,12 @@ def _same(case: Case, figures: tuple[Figure, ...]) -> Finding:
             advice="Try another attention backend or a newer engine; a kernel that reads the format in place comes "
             "near the ratio of the bytes (0.5 for fp8).",
         )
-    advice = "Start the servers from loadgen or give their logs to have the backend confirmed." if how else ""
+    ours = all(case.facts(arm).argv for arm in (case.base, case.test))
+    advice = ""
+    if how and ours:
+        advice = "The whole log was read and names no backend; the engine's source says which one it takes here."
+    elif how:
+        advice = "Start the servers from loadgen or give their logs to have the backend confirmed."
     return Finding(
         cause="backend",
         verdict="does not hold",

@@ -20,7 +20,7 @@ def short_context(case: Case) -> Finding:
             cause="short context",
             verdict="not observable",
             claim="No one-stream stage on both arms can be used: the break-even context is not known.",
-            advice="Add a stage with `concurrency: 1` and prompts from short to long.",
+            advice=case.missing_stage("`concurrency: 1` and prompts from short to long"),
         )
     figures = _figures(case, case.decode)
     ends = (case.decode.crossing.sign_lo, case.decode.crossing.sign_hi)

@@ -17,7 +17,7 @@ def conversion(case: Case) -> Finding:
             cause="conversion",
             verdict="not observable",
             claim="No one-stream stage on both arms can be used: conversion cannot be told from queueing.",
-            advice="Add a stage with `concurrency: 1` to the scenario.",
+            advice=case.missing_stage("`concurrency: 1`"),
         )
     step, prompt = _step(case), None if case.prefill is None else case.prefill.ratio
     figures = _figures(case)
