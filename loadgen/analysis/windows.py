@@ -91,7 +91,7 @@ def stage_data(block: Block, spec: StageSpec, slo: Slo, *, steady: bool) -> Stag
     start_s, end_s = min(sample.sent_s for sample in samples), max(sample.end_s for sample in samples)
     window = (steady_window(spec, samples) if steady else None) or (start_s, end_s)
     scrapes = readings.good(block.scrapes)
-    health = tuple(h for h in block.health if start_s <= h.at_s <= end_s + h.interval_s)
+    health = watched(block.health, start_s, end_s)
     instants, weights = _token_arrivals(ok)
     return StageData(
         spec=spec,
@@ -181,6 +181,16 @@ def _good(samples: Sequence[Sample], slo: Slo) -> int | None:
 def _peaks(scrapes: Sequence[Scrape], whole: tuple[float, float]) -> dict[str, float]:
     highs = {name: readings.gauge(scrapes, name).between(*whole).high for name in readings.GAUGES}
     return {name: float(high.max()) for name, high in highs.items() if len(high)}
+
+
+def watched(health: Sequence[Health], start_s: float, end_s: float) -> tuple[Health, ...]:
+    """The watch intervals that lie within the stage; those that overlap it where it is too short to hold one.
+
+    Between stages the client makes bodies and settles its memory: an interval that reaches out of the stage would
+    blame the stage for that.
+    """
+    within = tuple(h for h in health if h.at_s - h.interval_s >= start_s and h.at_s <= end_s)
+    return within or tuple(h for h in health if start_s <= h.at_s <= end_s + h.interval_s)
 
 
 def _cpu_ratio(health: Sequence[Health]) -> float | None:

@@ -43,7 +43,7 @@ class Dashboard:
         self._progress: Progress | None = None
         self._scrape: Scrape | None = None
         self._tokens: tuple[float, float] | None = None
-        self._rate = 0.0
+        self._rate: float | None = None
         self._blocks = 0
         self._done_blocks_s: list[float] = []
         self._block_started = 0.0
@@ -62,7 +62,7 @@ class Dashboard:
     def block(self, label: str, *, blocks: int) -> None:
         """A block begins."""
         self._label, self._blocks, self._block_started = label, blocks, time.monotonic()
-        self._progress, self._scrape, self._tokens, self._rate = None, None, None, 0.0
+        self._progress, self._scrape, self._tokens, self._rate = None, None, None, None
         self._driving = True
 
     @property
@@ -100,7 +100,8 @@ class Dashboard:
             failed = f" ({self._progress.failed} failed)" if self._progress.failed else ""
             stage = self._progress.stage + (" warm-up" if self._progress.warmup else "")
             parts.append(f"{stage} {self._progress.done}/{self._progress.planned}{failed}")
-            parts.append(f"{self._output_rate(now_s):,.0f} tok/s")
+            if (rate := self._output_rate(now_s)) is not None:
+                parts.append(f"{rate:,.0f} tok/s")
         parts.extend(_server_state(self._scrape))
         if self._done_blocks_s:
             mean_s = sum(self._done_blocks_s) / len(self._done_blocks_s)
@@ -108,13 +109,13 @@ class Dashboard:
             parts.append(f"ETA {_clock(max(0.0, left_s))}")
         return " · ".join(parts)
 
-    def _output_rate(self, now_s: float) -> float:
+    def _output_rate(self, now_s: float) -> float | None:
         tokens = _total(self._scrape, "generation_tokens")
         if tokens is None:
             tokens = float(self._progress.tokens) if self._progress else 0.0
         if self._tokens is not None and now_s > self._tokens[0]:
             fresh = max(0.0, tokens - self._tokens[1]) / (now_s - self._tokens[0])
-            self._rate = fresh if self._rate == 0.0 else 0.5 * self._rate + 0.5 * fresh
+            self._rate = fresh if self._rate is None else 0.5 * self._rate + 0.5 * fresh
         self._tokens = (now_s, tokens)
         return self._rate
 

@@ -5,7 +5,7 @@ from fakes import synthetic
 from loadgen.analysis import scrapes as readings
 from loadgen.analysis import windows
 from loadgen.quantities import QUANTITIES, StageView, quantile
-from loadgen.records import EngineScrape, Sample, Scrape, Slo, StageSpec
+from loadgen.records import EngineScrape, Health, Sample, Scrape, Slo, StageSpec
 
 
 def sample(index, sent, events, *, prompt=10, tokens=None, **rest):
@@ -147,3 +147,12 @@ def test_quantile_is_numpys():
     for share in (0, 0.1, 0.5, 0.99, 1):
         assert quantile(values, share) == pytest.approx(np.quantile(values, share))
     assert quantile(np.empty(0), 0.5) is None
+
+
+def test_a_watch_interval_that_reaches_out_of_the_stage_is_not_the_stages():
+    def watched(at_s: float, lag_s: float) -> Health:
+        return Health(at_s=at_s, interval_s=0.25, loop_lag_max_s=lag_s, cpu_s=0.0, rss_bytes=0, in_flight=1)
+
+    before, inside, across = watched(10.1, 0.5), watched(10.3, 0.001), watched(12.1, 0.9)
+    assert windows.watched((before, inside, across), 10.0, 12.0) == (inside,)
+    assert windows.watched((before,), 10.0, 10.05) == (before,), "a stage too short to hold an interval"
