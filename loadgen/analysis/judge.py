@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from loadgen.analysis import scrapes as readings
 from loadgen.analysis.case import Case, PredictedRatio
 from loadgen.analysis.causes.memory import capacity_doubts
 from loadgen.analysis.checklist import checklist
@@ -67,7 +68,15 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
         unintended=judged.unintended,
         innocence=checks,
         curves=curves(cut),
-        warnings=(*cut.warnings, *withdrawn(late), *_failures(cut), *judged.warnings, *doubts(cut), *_further(cut)),
+        warnings=(
+            *cut.warnings,
+            *withdrawn(late),
+            *_failures(cut),
+            *_unread(cut),
+            *judged.warnings,
+            *doubts(cut),
+            *_further(cut),
+        ),
         client_host=manifest.client_host,
         packages=manifest.packages,
         plan_notes=manifest.plan_notes,
@@ -130,6 +139,11 @@ def _noted(works: Mapping[str, Work]) -> tuple[str, ...]:
 def _failures(cut: Study) -> tuple[str, ...]:
     counts = {arm: failures(cut, arm) for arm in cut.labels}
     return tuple(f"{arm}: failed requests: {counted(found)}" for arm, found in counts.items() if found)
+
+
+def _unread(cut: Study) -> tuple[str, ...]:
+    scraped = {arm: [scrape for block in cut.blocks[arm] for scrape in block.scrapes] for arm in cut.labels}
+    return tuple(line for arm, scrapes in scraped.items() for line in readings.doubts(arm, scrapes))
 
 
 def _further(cut: Study) -> tuple[str, ...]:

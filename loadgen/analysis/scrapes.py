@@ -30,6 +30,20 @@ def good(scrapes: Iterable[Scrape]) -> tuple[Scrape, ...]:
     return tuple(sorted((s for s in scrapes if s.failure is None and s.engines), key=lambda scrape: scrape.at_s))
 
 
+def doubts(arm: str, scrapes: Sequence[Scrape], tolerated_ratio: float = 0.05) -> tuple[str, ...]:
+    """What must be said of an arm's readings of /metrics: none of use, or more than a few that failed."""
+    failed = [scrape.failure for scrape in scrapes if scrape.failure is not None]
+    why = f"; the last failure: {failed[-1]}" if failed else ""
+    if not good(scrapes):
+        return (
+            f"{arm}: no reading of the server's metrics{why}: KV usage, queue and preemptions are not seen, so that "
+            "unused memory cannot be judged; start the server with its metrics on, or name its engine with --engine",
+        )
+    if len(failed) > tolerated_ratio * len(scrapes):
+        return (f"{arm}: {len(failed)} of {len(scrapes)} readings of the server's metrics failed{why}",)
+    return ()
+
+
 def gauge(scrapes: Sequence[Scrape], name: str) -> Series:
     """A gauge over time. Ranks: running and waiting add up; of KV usage, the mean (and the highest as `high`)."""
     at, values, high = [], [], []

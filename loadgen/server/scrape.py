@@ -60,15 +60,13 @@ class Scraper:
         ) as client:
             due_s = self._clock.now()
             while not self.warnings:
-                scrape = await self._read(client)
-                if scrape is not None:
-                    self._sink(scrape)
+                self._sink(await self._read(client))
                 missed = int((self._clock.now() - due_s) / self._interval_s)
                 due_s += (missed + 1) * self._interval_s
                 await asyncio.sleep(due_s - self._clock.now())
 
-    async def _read(self, client: httpx.AsyncClient) -> Scrape | None:
-        """One reading; None if the answer can never be of use (then `warnings` has grown)."""
+    async def _read(self, client: httpx.AsyncClient) -> Scrape:
+        """One reading; where the answer can never be of use, `warnings` has grown as well."""
         at_s = self._clock.now()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -80,11 +78,10 @@ class Scraper:
         if response.status_code >= 500 or response.status_code == 429:
             return self._failed(at_s, f"HTTP {response.status_code}")
         if response.status_code != 200:
-            self._refuse(f"HTTP {response.status_code}")
-            return None
+            return self._refused(at_s, f"HTTP {response.status_code}")
         return self._reading(at_s, response.text)
 
-    def _reading(self, at_s: float, body: str) -> Scrape | None:
+    def _reading(self, at_s: float, body: str) -> Scrape:
         took_s = self._clock.now() - at_s
         try:
             engines = canonical(body, self._engine)
@@ -92,15 +89,15 @@ class Scraper:
             return self._failed(at_s, f"not Prometheus text: {error}"[:_DETAIL])
         if not engines:
             kind = f"none of {self._engine.label}'s metrics" if is_prometheus(body) else "not Prometheus text"
-            self._refuse(kind)
-            return None
+            return self._refused(at_s, kind)
         return Scrape(at_s=at_s, took_s=took_s, engines=engines)
 
     def _failed(self, at_s: float, failure: str) -> Scrape:
         return Scrape(at_s=at_s, took_s=self._clock.now() - at_s, failure=failure)
 
-    def _refuse(self, what: str) -> None:
+    def _refused(self, at_s: float, what: str) -> Scrape:
         self.warnings.append(
             f"{self.url}: {what}: server metrics are left out, so KV usage, queue and preemptions are not seen; "
             "start the server with its metrics on, or name its engine with --engine"
         )
+        return self._failed(at_s, f"{what}; not asked again")

@@ -156,3 +156,14 @@ def test_a_watch_interval_that_reaches_out_of_the_stage_is_not_the_stages():
     before, inside, across = watched(10.1, 0.5), watched(10.3, 0.001), watched(12.1, 0.9)
     assert windows.watched((before, inside, across), 10.0, 12.0) == (inside,)
     assert windows.watched((before,), 10.0, 10.05) == (before,), "a stage too short to hold an interval"
+
+
+def test_metrics_that_could_not_be_read_are_said():
+    fine, failed = scrape(1.0, running=1.0), Scrape(at_s=2.0, took_s=0.1, failure="HTTP 404; not asked again")
+    assert readings.doubts("fp8", [fine] * 30 + [failed]) == ()
+    assert readings.doubts("fp8", [fine, failed]) == (
+        "fp8: 1 of 2 readings of the server's metrics failed; the last failure: HTTP 404; not asked again",
+    )
+    (none,) = readings.doubts("fp8", [failed])
+    assert "no reading of the server's metrics; the last failure: HTTP 404" in none
+    assert "no reading of the server's metrics:" in readings.doubts("fp8", [])[0]

@@ -115,6 +115,14 @@ def test_a_text_only_server_gets_text_of_exact_length(tmp_path, scenario):
     assert all(sample.prompt_tokens == sample.planned_prompt_tokens for sample in block.samples)
 
 
+def test_metrics_that_are_not_there_are_said_in_the_report(tmp_path, scenario):
+    with fake("--no-metrics") as url:
+        done = loadgen("run", scenario, "--url", url, "--repeats", 1, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert any("no reading of the server's metrics" in warning for warning in report_of(tmp_path / "run").warnings)
+    assert "HTTP 404" in done.stderr
+
+
 def test_a_server_that_dies_ends_the_run_with_what_was_measured(tmp_path, scenario):
     with fake("--die-after", "20") as url:
         done = loadgen("run", scenario, "--url", url, "--repeats", 1, "--out", tmp_path / "run")

@@ -170,7 +170,7 @@ def test_a_useless_answer_is_refused_once(answer, said):
 
     found, warnings, ended = scraped(useless, seconds=5)
     assert len(calls) == 1
-    assert found == []
+    assert [scrape.failure for scrape in found] == [f"{said}; not asked again"]
     assert ended
     assert len(warnings) == 1
     assert said in warnings[0]
