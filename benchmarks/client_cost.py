@@ -5,7 +5,10 @@
 One firehose server on one core, each client in a process of its own on another, one after the other in turn so that
 drift hits all alike. loadgen does all that it does in a run: the body of the request, the stamps, the decoded events,
 the `Sample`. The others do the least that they can: read, and stamp what they read; no decoding. `bare` is an
-`asyncio.Protocol` that stamps and feeds httptools, nothing more: the floor of what asyncio allows.
+`asyncio.Protocol` that stamps and feeds httptools, nothing more. What it costs hangs on the C library's allocator, for
+asyncio gets 256 KiB of memory for every read: with glibc's defaults most of it is page faults (try it with
+MALLOC_TRIM_THRESHOLD_=67108864). `buffered` is the same on an `asyncio.BufferedProtocol`, which has no such allocation,
+as loadgen has none: the floor of what asyncio allows, shown beside the targets.
 CPU is user and system time of the process from the start of the first request to the end of the last one, after one
 short round on the same connections: imports, connecting and the first calls are not counted.
 """
@@ -26,7 +29,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 INTERVAL_MS = 20.0
 WARMUP_TOKENS = 5
-TARGETS = (("loadgen", "bare", 1.25), ("loadgen", "buffered", 1.25), ("loadgen", "aiohttp", 0.6))
+# What to compare, and the most that is promised; None: told, not promised.
+RATIOS: tuple[tuple[str, str, float | None], ...] = (
+    ("loadgen", "bare", 1.25),
+    ("loadgen", "buffered", None),
+    ("loadgen", "aiohttp", 0.6),
+)
 
 Round = Callable[[int], Awaitable[None]]
 
@@ -261,16 +269,16 @@ def report(results: dict[int, dict[str, list[float]]], arguments: argparse.Names
                 print(
                     f"{streams:4} streams  {client:8} {medians[client] * 1e6:7.2f} µs/token  ({low:.2f} … {high:.2f})"
                 )
-        for client, other, limit in TARGETS:
+        for client, other, limit in RATIOS:
             if client in medians and other in medians:
                 ratios = [mine / theirs for mine, theirs in zip(costs[client], costs[other], strict=True)]
                 ratio = statistics.median(ratios)
-                missed += ratio > limit
+                missed += limit is not None and ratio > limit
                 table.append({"streams": streams, "ratio": f"{client}/{other}", "value": ratio, "target": limit})
                 if not arguments.json:
                     spread = f"({min(ratios):.2f} … {max(ratios):.2f})"
-                    said = "met" if ratio <= limit else "MISSED"
-                    print(f"{streams:4} streams  {client}/{other} = {ratio:.2f} {spread}, target <= {limit}: {said}")
+                    said = "" if limit is None else f", target <= {limit}: {'met' if ratio <= limit else 'MISSED'}"
+                    print(f"{streams:4} streams  {client}/{other} = {ratio:.2f} {spread}{said}")
     if arguments.json:
         print(json.dumps(table))
     return 1 if missed else 0

@@ -168,10 +168,13 @@ async def _counts_ids(counter: _Counter, ids: Sequence[int]) -> bool:
 async def _words(counter: _Counter, check_tokens: int) -> Vocabulary:
     """Words that are one token each. Raises ServerError if there are too few, or the counts do not add up."""
     try:
-        overhead = await _overhead(counter)
+        anchor, overhead = await _anchor(counter)
         words: list[str] = []
         for at in range(0, len(WORDS), FEWEST_WORDS):
-            words += await _single(counter, WORDS[at : at + FEWEST_WORDS], overhead)
+            for word in await _single(counter, anchor, WORDS[at : at + FEWEST_WORDS], overhead):
+                # " word" is one token; "word", which begins a prompt, may be another matter
+                if await counter.count(f"{word} {anchor}") == 2 + overhead:
+                    words.append(word)
             if len(words) >= ENOUGH_WORDS:
                 break
         if len(words) < FEWEST_WORDS:
@@ -184,32 +187,34 @@ async def _words(counter: _Counter, check_tokens: int) -> Vocabulary:
         raise ServerError(f"{counter.where}: refuses a prompt of plain words: {refused}") from refused
 
 
-async def _overhead(counter: _Counter) -> int:
-    """Tokens of a prompt besides its words (chat template, beginning of text), by the first word that is one token."""
-    counts: tuple[int, int, int] = (0, 0, 0)
+async def _anchor(counter: _Counter) -> tuple[str, int]:
+    """A word that is one token, and the tokens of a prompt besides its words (chat template, beginning of text).
+
+    A word may be more than one token where a prompt begins with it; of several words the fewest tokens tell.
+    """
+    found: list[tuple[int, str]] = []
     for word in WORDS[:FEWEST_WORDS]:
-        counts = (
-            await counter.count(word),
-            await counter.count(f"{word} {word}"),
-            await counter.count(" ".join([word] * 9)),
-        )
-        if counts[1] - counts[0] == 1 and counts[2] - counts[0] == 8:
-            return counts[0] - 1
-    raise ServerError(
-        f"{counter.where}: no common word is one token: the last one counted {counts[0]}, {counts[1]} and {counts[2]} "
-        "tokens when said once, twice and nine times"
-    )
+        once = await counter.count(word)
+        if await counter.count(f"{word} {word}") - once == 1 and await counter.count(" ".join([word] * 9)) - once == 8:
+            found.append((once - 1, word))
+    if not found:
+        raise ServerError(f"{counter.where}: none of the words {', '.join(WORDS[:FEWEST_WORDS])} is one token")
+    overhead, word = min(found)
+    return word, overhead
 
 
-async def _single(counter: _Counter, words: Sequence[str], overhead: int) -> list[str]:
-    """Those of `words` that are one token each: all of them if they add up, else found by halving."""
-    said = list(words) * (4 if len(words) == 1 else 1)
+async def _single(counter: _Counter, anchor: str, words: tuple[str, ...], overhead: int) -> list[str]:
+    """Those of `words` that are one token each after a space: all if they add up, else found by halving."""
+    said = [anchor, *words * (4 if len(words) == 1 else 1)]
     if await counter.count(" ".join(said)) == len(said) + overhead:
         return list(words)
     if len(words) == 1:
         return []
     half = len(words) // 2
-    return [*await _single(counter, words[:half], overhead), *await _single(counter, words[half:], overhead)]
+    return [
+        *await _single(counter, anchor, words[:half], overhead),
+        *await _single(counter, anchor, words[half:], overhead),
+    ]
 
 
 async def _checked(counter: _Counter, words: Sequence[str], check_tokens: int) -> Vocabulary:

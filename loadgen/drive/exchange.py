@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import httpx
 
+from loadgen.drive.connection import Answer, Timing
 from loadgen.drive.stream import Reading, Recording
-from loadgen.drive.transport import Answer, LeanTransport, Timing
+from loadgen.drive.transport import LeanTransport
 
 EVENT_STREAM = "text/event-stream"
 EXCERPT_BYTES = 65536

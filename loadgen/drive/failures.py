@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import httpx
 
+from loadgen.drive.connection import CutOff
 from loadgen.drive.exchange import EVENT_STREAM, Exchange
 from loadgen.drive.stream import Reading
-from loadgen.drive.transport import CutOff
 from loadgen.records import Failure, FailureKind
 
 DETAIL_CHARS = 200

@@ -25,12 +25,14 @@ class Tokenizing:
         size: int = 32000,
         ids: bool = True,
         whole: Callable[[str], bool] = lambda word: True,
+        whole_first: Callable[[str], bool] | None = None,
         around: int = 0,
         tokenize: bool = False,
         context: int = 4096,
         merges: bool = False,
     ) -> None:
         self.size, self.ids, self.whole, self.around = size, ids, whole, around
+        self.whole_first = whole_first or whole
         self.tokenize, self.context, self.merges = tokenize, context, merges
         self.asked: list[str] = []
 
@@ -55,7 +57,8 @@ class Tokenizing:
     def count(self, text: str) -> int:
         words = text.split()
         extra = -1 if self.merges and len(words) > 100 else 0
-        return sum(1 if self.whole(word) else len(word) for word in words) + self.around + extra
+        first = 1 if self.whole_first(words[0]) else len(words[0])
+        return first + sum(1 if self.whole(word) else len(word) for word in words[1:]) + self.around + extra
 
 
 def ask(server: Callable[[httpx.Request], httpx.Response], endpoint: Any = "completions", **options: Any) -> Vocabulary:
@@ -111,6 +114,13 @@ def test_words_through_tokenize_are_checked_by_usage() -> None:
     assert server.asked.count("/v1/chat/completions") == 3
 
 
+def test_words_must_be_one_token_at_the_beginning_as_well_as_after_a_space() -> None:
+    server = Tokenizing(ids=False, whole=lambda word: "o" not in word, whole_first=lambda word: "e" not in word)
+    found = ask(server)
+    assert all("o" not in word and "e" not in word for word in found.words)
+    assert found.overhead_tokens == 0
+
+
 def test_tokenize_is_asked_once_where_it_is_not() -> None:
     server = Tokenizing(around=10)
     assert ask(server, "chat").overhead_tokens == 10
@@ -123,7 +133,7 @@ def test_too_few_single_words() -> None:
 
 
 def test_no_single_word_at_all() -> None:
-    with pytest.raises(ServerError, match="no common word is one token"):
+    with pytest.raises(ServerError, match=r"none of the words the, of, .* is one token"):
         ask(Tokenizing(ids=False, whole=lambda word: False))
 
 

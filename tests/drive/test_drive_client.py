@@ -114,6 +114,13 @@ def test_no_retry_on_a_fresh_connection_nor_after_a_byte() -> None:
     assert server.connections == 1
 
 
+def test_a_connection_that_is_lost_before_the_request() -> None:
+    server = virtual.Server(lambda *_: virtual.Script(()), dies_on_accept=True)
+    (sample,) = sent(server=server)
+    assert sample.failure is not None
+    assert (sample.failure.kind, sample.end_s, server.requests) == ("truncated", 0.0, [])
+
+
 def test_refused_connection() -> None:
     async def main(loop: virtual.VirtualLoop) -> Sample:
         async with Client(base_url="http://srv", endpoint="chat", clock=Clock(loop.time, 0.0)) as client:

@@ -15,7 +15,8 @@ from fakes.streams import DONE, END, HEAD, chunk, event, response, token, usage
 
 from loadgen.clock import Clock
 from loadgen.drive.client import Client
-from loadgen.drive.transport import CutOff, LeanTransport, Timeouts
+from loadgen.drive.connection import CutOff
+from loadgen.drive.transport import LeanTransport, Timeouts
 from loadgen.records import Request, Run, Sample
 
 Transport = Literal["lean", "httpx"]

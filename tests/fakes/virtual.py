@@ -74,7 +74,7 @@ class Server:
     connect_s: float = 0.0
     requests: list[tuple[float, bytes]] = field(default_factory=list)
     connections: int = 0
-    idle_close_s: float | None = None
+    dies_on_accept: bool = False
 
     async def accept(self, loop: VirtualLoop, protocol_factory: Any) -> Any:
         if self.connect_s:
@@ -83,6 +83,8 @@ class Server:
         self.connections += 1
         transport = MemoryTransport(loop, protocol, self)
         protocol.connection_made(transport)
+        if self.dies_on_accept:
+            transport.lose("close")
         return transport, protocol
 
 
