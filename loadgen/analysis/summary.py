@@ -32,9 +32,16 @@ def summary(study: Study, quantity: Quantity, stage: str, arm: str) -> QuantityS
         quantity=quantity.name,
         stage=stage,
         arm=arm,
-        estimate=_with(average(by_block), *_cautions(study, quantity, stage, arm)),
+        estimate=_with(_not_below_zero(average(by_block)), *_cautions(study, quantity, stage, arm)),
         by_block=by_block,
     )
+
+
+def _not_below_zero(estimate: Estimate) -> Estimate:
+    """Nothing that is measured here can be negative; a t interval of few blocks does not know that."""
+    if estimate.lo is None or estimate.lo >= 0:
+        return estimate
+    return msgspec.structs.replace(estimate, lo=0.0)
 
 
 def _with(estimate: Estimate, *warnings: str) -> Estimate:

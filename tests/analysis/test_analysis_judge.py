@@ -268,3 +268,10 @@ def test_drift_does_not_pass_for_a_difference():
     centers = [d.ratio.center for d in judge(run).differences if d.quantity == "output_tokens_per_s"]
     assert np.allclose(centers, 1, atol=0.05)
     assert all(one.verdict == "no difference shown" for one in judge(run).headlines)
+
+
+def test_no_interval_reaches_below_zero():
+    report = judge(synthetic.demo(repeats=2))
+    lows = [row.estimate.lo for row in report.summaries if row.estimate.lo is not None]
+    assert lows
+    assert min(lows) >= 0
