@@ -13,6 +13,7 @@ was cut off and is not complete.
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -65,7 +66,8 @@ def write_once(folder: Path, record: msgspec.Struct) -> Path:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where the folder itself cannot be, there is nothing to take away
+            part.unlink(missing_ok=True)
         raise ExperimentError(
             f"{path}: cannot write: {error.strerror}; free some space or choose another --out"
         ) from error

@@ -47,7 +47,7 @@ def command(scenario: str | None, arms: tuple[str, ...], **options: Any) -> int:
         shared=options["shared"],
         overrides=pairs(options["overrides"], "--set"),
         model=options["model"],
-        logs=pairs(options["logs"], "--log"),
+        logs=pairs(options["logs"], "--log", "fp8=server.log"),
         deploy=find_deploy(engine),
     )
     return carry_out(scenario, tuple(resolved), **options)

@@ -67,4 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        click.echo(f"loadgen: {error.filename or 'the system'}: {error.strerror or error}", err=True)
+        sys.exit(3)
     sys.exit(code if isinstance(code, int) else 0)

@@ -165,5 +165,5 @@ def test_the_arms_that_come_along_differ_in_the_cache_alone():
 
 def test_running_servers_need_no_deploy_folder():
     (arm,) = arms(["a=http://h:1/v1"], None, engine=openai.ENGINE)
-    assert (arm.name, arm.engine, arm.url) == ("a", "openai", "http://h:1/v1")
+    assert (arm.name, arm.engine, arm.url) == ("a", "openai", "http://h:1")
     assert arms(["bf16"], None, model="org/m")[0].flags == {"kv-cache-dtype": "bfloat16"}

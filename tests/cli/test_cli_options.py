@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import click
+import pytest
+
+from loadgen.cli import main as cli
+from loadgen.cli.options import Finite, pairs, run_folder
+from loadgen.errors import ExperimentError, UserError
+from loadgen.records import BlockEnd
+from loadgen.store import write_once
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_a_number_of_seconds_is_finite_and_within_its_bounds(value):
+    with pytest.raises(click.BadParameter):
+        Finite(min=0).convert(value, None, None)
+    assert Finite(min=0).convert("0.5", None, None) == 0.5
+
+
+def test_two_runs_in_one_second_get_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = []
+    for _ in range(3):
+        folders.append(run_folder(None, "demo"))
+        folders[-1].mkdir(parents=True)
+    assert len(set(folders)) == 3
+    assert run_folder(Path("mine"), "demo") == Path("mine")
+
+
+def test_a_pair_that_is_none_shows_one_that_fits_the_option():
+    with pytest.raises(UserError, match=r"--log: x: needs KEY=VALUE, such as --log fp8=server\.log"):
+        pairs(("x",), "--log", "fp8=server.log")
+
+
+def test_a_folder_below_a_file_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ExperimentError, match="cannot write: Not a directory"):
+        write_once(tmp_path / "file" / "run", BlockEnd(ended_s=0.0, how="complete"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["report", "x" * 5000], 3, "File name too long"),
+        (["run", "demo", "--url", "http://127.0.0.1:9", "--name", "a/[b]"], 2, "--name a/[b]: should be of letters"),
+        (["compare", "demo", "--arm", "zz", "--arm", "bf16"], 2, "--arm zz: no such arm; known: bf16, fp8"),
+        (["compare", "demo", "--arm", "bf16", "--arm", "fp8", "--model", "~nobody-here/m"], 2, "no such folder"),
+    ],
+)
+def test_one_line_and_no_traceback(capsys, arguments, code, said):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == code
+    assert said in capsys.readouterr().err
