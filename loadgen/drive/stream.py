@@ -188,7 +188,7 @@ def _loosely(data: bytes) -> _Event | None:
     is no JSON object. What cannot be understood is left out."""
     try:
         event = msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if not isinstance(event, dict):
         return None

@@ -55,6 +55,10 @@ def test_the_last_of_continuous_usage_counts() -> None:
     assert read(token(usage={"completion_tokens": 1}), token(usage={"completion_tokens": 2})).output_tokens == 2
 
 
+def test_an_event_nested_without_end_is_malformed() -> None:
+    assert read(token(), b"data: " + b"[" * 100_000 + b"\n\n", DONE).malformed is not None
+
+
 def test_nothing_after_the_end_mark_counts() -> None:
     reading = read(token(), DONE + token(), token(), event({"error": "late"}))
     assert (reading.events_s, reading.error) == ([1.0], None)
