@@ -22,7 +22,7 @@ from loadgen.server.arms import find_deploy, resolve
 )
 @click.option("--engine", type=click.Choice(sorted(ENGINES)), default="vllm", show_default=True)
 @click.option("--shared", type=click.Path(path_type=Path), help="Flags for every arm [deploy/ENGINE/common.yaml].")
-@click.option("--model", help="Model name or folder for arms that loadgen starts.")
+@click.option("--model", help="Model name or folder for arms that loadgen starts; of running servers: which one.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A further engine flag for every arm.")
 @click.option("--log", "logs", multiple=True, metavar="ARM=FILE", help="Log of a running server: tells its backend.")
 @click.option("--repeats", type=click.IntRange(min=1), help="Blocks per arm [the scenario's].")

@@ -120,7 +120,7 @@ class Reading:
             if plain and item.startswith(b"data: {") and item.endswith(b"}\n\n"):
                 try:
                     yield _decode(item[6:-2])
-                except msgspec.DecodeError:
+                except (msgspec.DecodeError, RecursionError):
                     pass
                 else:
                     continue
@@ -133,7 +133,7 @@ class Reading:
                 return
             try:
                 yield _decode(data)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 if (event := self._unusual(data)) is not None:
                     yield event
 

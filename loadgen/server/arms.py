@@ -53,9 +53,9 @@ def resolve(
 
     `names`: each a name in `deploy`/ENGINE/arms (None: see `find_deploy`), a YAML file, or "name=URL". `shared`: flags
     of every arm that is started here; None = `deploy`/ENGINE/common.yaml. `overrides` (flag -> value) and `model` go to
-    every such arm and beat `shared`; setting a flag that an arm sets itself is refused. `logs`: arm name -> log file of
-    a server that already runs. An arm given twice gets a name of its own: bf16, then bf16-2. Raises UserError with
-    every complaint.
+    every such arm and beat `shared`; setting a flag that an arm sets itself is refused. Where every arm is "name=URL",
+    `model` is what to ask them for. `logs`: arm name -> log file of a server that already runs. An arm given twice gets
+    a name of its own: bf16, then bf16-2. Raises UserError with every complaint.
     """
     complaints: list[str] = []
     starts = engine.module is not None and any(map(_is_started, names))
@@ -64,7 +64,14 @@ def resolve(
     common |= {_flag(key): value for key, value in overrides.items()}
     if model is not None:
         common["model"] = model
-    found = [_arm(name, engine, folder, common, complaints) for name in names]
+    if not starts:
+        given = {"--shared": shared is not None, "--set": bool(overrides)}
+        complaints += [
+            f"{option}: no arm here is started by loadgen; leave it out" for option in given if given[option]
+        ]
+        common = {} if model is None else {"model": model}
+    theirs = {} if starts else common
+    found = [_arm(name, engine, folder, common if _is_started(name) else theirs, complaints) for name in names]
     arms = _logged(_distinct([arm for arm in found if arm is not None]), logs or {}, complaints)
     for arm in arms:
         complaints += _conflicts(arm, overrides)
@@ -133,7 +140,7 @@ def _arm(text: str, engine: Engine, deploy: Path, common: dict[str, str], compla
             complaints.append(f"--arm {without_userinfo(text)}: expected name=URL, such as fp8=http://127.0.0.1:8000")
             return None
         try:
-            return ArmSpec(name=name, engine=engine.name, url=server_root(url))
+            return ArmSpec(name=name, engine=engine.name, shared_flags=common, url=server_root(url))
         except UserError as error:
             complaints += (f"--arm {name}={complaint}" for complaint in error.complaints)
             return None

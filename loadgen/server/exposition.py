@@ -37,10 +37,11 @@ def is_prometheus(body: str) -> bool:
 
 
 def canonical(body: str, engine: Engine) -> tuple[EngineScrape, ...]:
-    """One `EngineScrape` per rank, in the order of their labels; ranks that have no label are rank "0". A value that is NaN or infinite is not there.
+    """One `EngineScrape` per rank, in the order of their labels; ranks that have no label are rank "0".
 
     Of a quantity's names by version the first that is there wins. Several samples of one name and rank (by finish
-    reason, by model) add up, but a usage ratio is the largest. Raises ValueError for a line that cannot be parsed.
+    reason, by model) add up, but a usage ratio is the largest. A value that is NaN or
+    infinite is not there. Raises ValueError for a line that cannot be parsed.
     """
     wanted = [name for names in engine.metrics.values() for name in names]
     by_rank: dict[str, dict[str, list[float]]] = {}

@@ -230,6 +230,25 @@ def test_a_mistake_is_one_clear_line_and_the_right_exit_code(tmp_path, scenario,
     assert done.stdout == ""
 
 
+def test_every_arm_is_looked_at_before_any_load_is_sent(tmp_path, scenario):
+    with fake() as good, fake("--html") as html, fake("--context", "40") as short, fake("--models", "a", "b") as two:
+        base = ("compare", scenario, "--arm", f"base={good}", "--arm")
+        for test, code, said in (
+            (html, 3, "not an OpenAI-compatible LLM server"),
+            (short, 2, r"needs 7\d tokens of context and fake takes 40"),
+            (two, 2, "it serves 2 models; choose one with --model: a, b"),
+        ):
+            out = tmp_path / str(len(list(tmp_path.iterdir())))
+            done = loadgen(*base, f"test={test}", "--out", out)
+            assert done.returncode == code
+            assert re.search(rf"loadgen: {test}: .*{said}", done.stderr), done.stderr
+            assert not (out / "blocks").exists()
+        arms = ("--arm", f"base={two}", "--arm", f"test={two}/v1", "--model", "b")
+        done = loadgen("compare", scenario, *arms, "--repeats", 1, "--out", tmp_path / "b")
+    assert done.returncode == 0, done.stderr
+    assert {block.facts.model for block in read_experiment(tmp_path / "b").blocks} == {"b"}
+
+
 def test_a_full_disk_is_one_clear_line_and_keeps_what_was_written(tmp_path, scenario):
     small = tmp_path / "small"
     small.mkdir()

@@ -56,7 +56,8 @@ def test_the_last_of_continuous_usage_counts() -> None:
 
 
 def test_an_event_nested_without_end_is_malformed() -> None:
-    assert read(token(), b"data: " + b"[" * 100_000 + b"\n\n", DONE).malformed is not None
+    for opening in (b"[", b'{"error": ['):
+        assert read(token(), b"data: " + opening + b"[" * 100_000 + b"\n\n", DONE).malformed is not None
 
 
 def test_nothing_after_the_end_mark_counts() -> None:
