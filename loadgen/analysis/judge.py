@@ -14,7 +14,7 @@ from loadgen.analysis.diagnose import diagnose
 from loadgen.analysis.headlines import headlines
 from loadgen.analysis.innocence import innocence, withdrawn
 from loadgen.analysis.study import Study, study
-from loadgen.analysis.summary import arm_reports, failures, summaries
+from loadgen.analysis.summary import arm_reports, commonest, failures, summaries
 from loadgen.analysis.unintended import doubts, unintended
 from loadgen.analysis.wording import counted
 from loadgen.analysis.work import Work, work
@@ -138,7 +138,9 @@ def _noted(works: Mapping[str, Work]) -> tuple[str, ...]:
 
 def _failures(cut: Study) -> tuple[str, ...]:
     counts = {arm: failures(cut, arm) for arm in cut.labels}
-    return tuple(f"{arm}: failed requests: {counted(found)}" for arm, found in counts.items() if found)
+    return tuple(
+        f"{arm}: failed requests: {counted(found)}{commonest(cut, arm)}" for arm, found in counts.items() if found
+    )
 
 
 def _unread(cut: Study) -> tuple[str, ...]:

@@ -135,6 +135,19 @@ def test_a_server_that_dies_ends_the_run_with_what_was_measured(tmp_path, scenar
     assert "failed" in done.stdout
 
 
+def test_a_run_in_which_every_request_failed_is_no_success_and_says_what_the_server_said(tmp_path, scenario):
+    with fake("--fail-after", "0") as bad, fake() as good:
+        done = loadgen(
+            *("compare", scenario, "--arm", f"good={good}", "--arm", f"bad={bad}", "--repeats", 2),
+            *("--out", tmp_path / "run"),
+        )
+    assert done.returncode == 3
+    assert "loadgen: bad: not one measured request ended well" in done.stderr
+    assert 'most often: HTTP 500: {"error":{"message":"out of [/memory]"}}' in " ".join(done.stdout.split())
+    report = report_of(tmp_path / "run")
+    assert {headline.verdict for headline in report.headlines} == {"cannot tell"}
+
+
 def test_the_key_comes_from_the_environment_and_is_written_nowhere(tmp_path, scenario):
     with fake() as url:
         done = loadgen(
