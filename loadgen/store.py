@@ -175,6 +175,10 @@ def read_experiment(root: Path) -> Experiment:
     manifest = read_once(root, ExperimentManifest)
     if manifest is None:
         raise UserError(f"{root}: not a run directory: no {ONCE[ExperimentManifest]} in it")
+    arms = range(len(manifest.arms))
+    if not arms or any(number not in arms for number in manifest.order):
+        path = root / ONCE[ExperimentManifest]
+        raise UserError(f"{path}: order: should be of numbers of its {len(arms)} arms, from 0; the file was changed")
     folders = sorted(path for path in (root / "blocks").glob("*") if path.is_dir())
     blocks = tuple(block for block in map(read_block, folders) if block is not None)
     return Experiment(manifest=manifest, blocks=blocks, path=str(root))

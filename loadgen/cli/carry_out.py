@@ -20,8 +20,8 @@ from loadgen.store import read_experiment
 def carry_out(scenario: str | None, arms: tuple[ArmSpec, ...], **options: Any) -> int:
     """Conducts the experiment and shows its report.
 
-    Exit code 0, or 3 if it was stopped, broke off, or had an arm on which every measured request failed. Raises UserError
-    for what the user can mend, ServerError/ExperimentError where nothing was measured.
+    Exit code 0, or 3 if it was stopped, broke off, or had an arm on which every measured request failed. Raises
+    UserError for what the user can mend, ServerError/ExperimentError where nothing was measured.
     """
     reach = _reach(options)
     setup = resume(options["resume"], reach) if scenario is None else _new(scenario, arms, reach, options)

@@ -6,8 +6,8 @@ import pytest
 from loadgen.cli import main as cli
 from loadgen.cli.options import Finite, pairs, run_folder
 from loadgen.errors import ExperimentError, UserError
-from loadgen.records import BlockEnd
-from loadgen.store import write_once
+from loadgen.records import ArmSpec, BlockEnd, ExperimentManifest
+from loadgen.store import read_experiment, write_once
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-1"])
@@ -36,6 +36,14 @@ def test_a_folder_below_a_file_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ExperimentError, match="cannot write: Not a directory"):
         write_once(tmp_path / "file" / "run", BlockEnd(ended_s=0.0, how="complete"))
+
+
+@pytest.mark.parametrize("arms", [(), (ArmSpec(name="a", engine="vllm"),)])
+def test_an_order_of_arms_that_are_not_there_is_told(tmp_path, arms):
+    asked = {"command": "loadgen", "scenario": "s", "scenario_text": "", "plan_digest": "", "started_at": ""}
+    write_once(tmp_path, ExperimentManifest(loadgen="0", arms=arms, order=(0, 1), restart="never", **asked))
+    with pytest.raises(UserError, match=r"experiment\.json: order: should be of numbers of its \d arms"):
+        read_experiment(tmp_path)
 
 
 @pytest.mark.parametrize(
