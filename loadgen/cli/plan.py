@@ -6,10 +6,10 @@ from typing import Any
 import click
 import msgspec
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from loadgen.cli.options import Finite
+from loadgen.cli.show import Page
 from loadgen.quantities import text
 from loadgen.records import Plan, StagePlan
 from loadgen.traces.read import read_trace
@@ -50,7 +50,7 @@ def command(
         summary = _summary(plan, demands, capacity, rows)
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
         return
-    console = Console(highlight=False, markup=False)
+    console = Page(highlight=False, markup=False)
     for line in _head(path, loaded, plan):
         console.print(line, soft_wrap=True)
     console.print(_stages(plan), _lengths(plan), _demands(demands), sep="\n")

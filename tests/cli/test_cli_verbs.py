@@ -107,6 +107,27 @@ def test_report_renders_again_from_disk(tmp_path, scenario):
     assert again.stdout.encode() == first
 
 
+def test_a_reader_that_goes_away_or_cannot_show_a_sign_is_no_failure(tmp_path, scenario):
+    base = f"{sys.executable} -m loadgen"
+    with fake() as url:
+        run = f"{base} run {scenario} --url {url} --repeats 1 --out {tmp_path / 'run'}"
+        cut = subprocess.run(["bash", "-c", f"{run} 2>&1 | head -1; exit ${{PIPESTATUS[0]}}"], check=False)
+    assert cut.returncode == 0
+    (block,) = read_experiment(tmp_path / "run").blocks
+    assert block.end is not None
+    assert block.end.how == "complete"
+    report = f"{base} report {tmp_path / 'run'}"
+    for command in (
+        f"{report} | head -1; exit ${{PIPESTATUS[0]}}",
+        f"{report} --format json >&-",
+        f"PYTHONIOENCODING=ascii {report}",
+        f"PYTHONIOENCODING=ascii {report} --format html",
+        f"PYTHONIOENCODING=ascii {base} plan {scenario}",
+    ):
+        done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b""), command
+
+
 def test_a_text_only_server_gets_text_of_exact_length(tmp_path, scenario):
     with fake("--refuse-ids") as url:
         done = loadgen("run", scenario, "--url", url, "--repeats", 1, "--out", tmp_path / "run")
