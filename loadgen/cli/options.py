@@ -72,12 +72,14 @@ def run_folder(out: Path | None, scenario: str) -> Path:
 
 
 def bearer(api_key_env: str | None) -> dict[str, str]:
-    """The Authorization header from the environment. Raises UserError if the variable is not set."""
+    """The Authorization header from the environment. Raises UserError, which does not quote it, for a bad one."""
     if api_key_env is None:
         return {}
-    token = os.environ.get(api_key_env, "")
+    token = os.environ.get(api_key_env, "").strip()
     if not token:
         raise UserError(f"--api-key-env: {api_key_env}: not set in the environment; export {api_key_env}=... first")
+    if not token.isascii() or not token.isprintable():
+        raise UserError(f"--api-key-env: {api_key_env}: holds characters that a header cannot carry")
     return {"Authorization": f"Bearer {token}"}
 
 

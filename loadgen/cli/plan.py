@@ -50,7 +50,7 @@ def command(
         summary = _summary(plan, demands, capacity, rows)
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
         return
-    console = Page(highlight=False, markup=False)
+    console = Page(highlight=False, markup=False, emoji=False)
     for line in _head(path, loaded, plan):
         console.print(line, soft_wrap=True)
     console.print(_stages(plan), _lengths(plan), _demands(demands), sep="\n")

@@ -71,6 +71,7 @@ def command(  # one parameter per option
 
 async def _serve(spec: "ArmSpec", *, port: int, log_path: Path, timeout_s: float) -> None:
     from rich.console import Console
+    from rich.text import Text
 
     from loadgen.engines.table import ENGINES
     from loadgen.server import facts, host, launch
@@ -79,7 +80,7 @@ async def _serve(spec: "ArmSpec", *, port: int, log_path: Path, timeout_s: float
     with console.status(f"{spec.name}: starting") as status:
 
         def show(elapsed_s: float, line: str) -> None:
-            status.update(f"{spec.name}: starting, {elapsed_s:.0f} s: {line[:100]}", spinner="dots")
+            status.update(Text(f"{spec.name}: starting, {elapsed_s:.0f} s: {line[:100]}"), spinner="dots")
 
         launching = launch.launched(spec, port=port, log_path=log_path, on_wait=show, timeout_s=timeout_s)
         async with launching as server:

@@ -28,7 +28,7 @@ def show(root: Path, *, detail: bool = False) -> Report:
     """
     report = judge(read_experiment(root), predicted_ratio=likely_capacity_ratio)
     paths = write_all(report, root)
-    console = Page()
+    console = Page(markup=False, emoji=False)
     as_text.render(report, console, detail=detail)
     console.print("\n" + "\n".join(f"wrote {path}" for path in paths), highlight=False, soft_wrap=True)
     return report

@@ -124,6 +124,8 @@ def resume(root: Path, reach: Reach) -> Setup:
     manifest, plan = read_once(root, ExperimentManifest), read_once(root, Plan)
     if manifest is None or plan is None:
         raise UserError(f"--resume: {root}: no experiment.json and plan.json there; give the folder of an earlier run")
+    if plan.digest != manifest.plan_digest:
+        raise UserError(f"--resume: {root}/plan.json: is not the plan that this run began with; put that one back")
     complete = (b.manifest.order for b in read_experiment(root).blocks if b.end and b.end.how == "complete")
     return Setup(root=root, manifest=manifest, plan=plan, reach=reach, done=frozenset(complete))
 

@@ -4,9 +4,10 @@ import click
 import pytest
 
 from loadgen.cli import main as cli
-from loadgen.cli.options import Finite, pairs, run_folder
+from loadgen.cli.options import Finite, bearer, pairs, run_folder
 from loadgen.errors import ExperimentError, UserError
-from loadgen.records import ArmSpec, BlockEnd, ExperimentManifest
+from loadgen.experiment.setup import Reach, resume
+from loadgen.records import ArmSpec, BlockEnd, ExperimentManifest, Plan
 from loadgen.store import read_experiment, write_once
 
 
@@ -25,6 +26,28 @@ def test_two_runs_in_one_second_get_folders_of_their_own(tmp_path, monkeypatch):
         folders[-1].mkdir(parents=True)
     assert len(set(folders)) == 3
     assert run_folder(Path("mine"), "demo") == Path("mine")
+
+
+def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(monkeypatch):
+    monkeypatch.setenv("KEY", " sk-1\n")
+    assert bearer("KEY") == {"Authorization": "Bearer sk-1"}
+    for key, why in (("sk-1\nx", "cannot carry"), ("sk-1é", "cannot carry"), (" ", "not set")):
+        monkeypatch.setenv("KEY", key)
+        with pytest.raises(UserError, match=why) as refused:
+            bearer("KEY")
+        assert "sk-1" not in str(refused.value)
+
+
+def test_a_plan_of_another_run_is_not_gone_on_with(tmp_path):
+    arm = ArmSpec(name="a", engine="vllm", url="http://127.0.0.1:9")
+    asked = {"command": "loadgen", "scenario": "s", "scenario_text": "", "started_at": ""}
+    write_once(
+        tmp_path,
+        ExperimentManifest(loadgen="0", arms=(arm,), order=(0,), restart="never", plan_digest="one", **asked),
+    )
+    write_once(tmp_path, Plan(scenario="s", seed=1, digest="other", stages=()))
+    with pytest.raises(UserError, match=r"plan\.json: is not the plan that this run began with"):
+        resume(tmp_path, Reach())
 
 
 def test_a_pair_that_is_none_shows_one_that_fits_the_option():
