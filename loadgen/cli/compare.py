@@ -9,7 +9,7 @@ from loadgen.cli.carry_out import carry_out
 from loadgen.cli.options import pairs, with_reach
 from loadgen.engines.table import ENGINES
 from loadgen.errors import UserError
-from loadgen.server.arms import find_deploy, resolve
+from loadgen.server.arms import resolve
 
 
 @click.command(name="compare")
@@ -48,6 +48,5 @@ def command(scenario: str | None, arms: tuple[str, ...], **options: Any) -> int:
         overrides=pairs(options["overrides"], "--set"),
         model=options["model"],
         logs=pairs(options["logs"], "--log", "fp8=server.log"),
-        deploy=find_deploy(engine),
     )
     return carry_out(scenario, tuple(resolved), **options)

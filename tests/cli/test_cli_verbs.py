@@ -88,6 +88,13 @@ def test_arms_share_a_salt_within_a_repeat_and_repeats_do_not(tmp_path, scenario
     assert len(set(on_one_server)) == 4
 
 
+def test_servers_of_an_engine_that_has_no_arms_are_compared(tmp_path, scenario):
+    with fake("--no-metrics") as base, fake("--no-metrics") as test:
+        arms = ("--engine", "openai", "--arm", f"a={base}", "--arm", f"b={test}", "--repeats", 1)
+        done = loadgen("compare", scenario, *arms, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
 def test_run_reports_one_server_without_comparing(tmp_path, scenario):
     with fake() as url:
         done = loadgen("run", scenario, "--url", url, "--repeats", 1, "--out", tmp_path / "run")
