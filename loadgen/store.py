@@ -13,6 +13,7 @@ was cut off and is not complete.
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -65,7 +66,8 @@ def write_once(folder: Path, record: msgspec.Struct) -> Path:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where the folder itself cannot be, there is nothing to take away
+            part.unlink(missing_ok=True)
         raise ExperimentError(
             f"{path}: cannot write: {error.strerror}; free some space or choose another --out"
         ) from error
@@ -173,6 +175,10 @@ def read_experiment(root: Path) -> Experiment:
     manifest = read_once(root, ExperimentManifest)
     if manifest is None:
         raise UserError(f"{root}: not a run directory: no {ONCE[ExperimentManifest]} in it")
+    arms = range(len(manifest.arms))
+    if not arms or any(number not in arms for number in manifest.order):
+        path = root / ONCE[ExperimentManifest]
+        raise UserError(f"{path}: order: should be of numbers of its {len(arms)} arms, from 0; the file was changed")
     folders = sorted(path for path in (root / "blocks").glob("*") if path.is_dir())
     blocks = tuple(block for block in map(read_block, folders) if block is not None)
     return Experiment(manifest=manifest, blocks=blocks, path=str(root))

@@ -14,8 +14,9 @@ from loadgen.analysis.diagnose import diagnose
 from loadgen.analysis.headlines import headlines
 from loadgen.analysis.innocence import innocence, withdrawn
 from loadgen.analysis.study import Study, study
-from loadgen.analysis.summary import arm_reports, failures, summaries
+from loadgen.analysis.summary import arm_reports, commonest, failures, summaries
 from loadgen.analysis.unintended import doubts, unintended
+from loadgen.analysis.windows import stage_samples
 from loadgen.analysis.wording import counted
 from loadgen.analysis.work import Work, work
 from loadgen.records import Check, Decomposition, Experiment, Finding, Report
@@ -72,6 +73,7 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
             *cut.warnings,
             *withdrawn(late),
             *_failures(cut),
+            *_lost(cut),
             *_unread(cut),
             *judged.warnings,
             *doubts(cut),
@@ -138,7 +140,21 @@ def _noted(works: Mapping[str, Work]) -> tuple[str, ...]:
 
 def _failures(cut: Study) -> tuple[str, ...]:
     counts = {arm: failures(cut, arm) for arm in cut.labels}
-    return tuple(f"{arm}: failed requests: {counted(found)}" for arm, found in counts.items() if found)
+    return tuple(
+        f"{arm}: failed requests: {counted(found)}{commonest(cut, arm)}" for arm, found in counts.items() if found
+    )
+
+
+def _lost(cut: Study) -> tuple[str, ...]:
+    """Where a stage's mark and its samples on disk disagree, files were damaged after the run."""
+    return tuple(
+        f"{arm}: block {block.manifest.order}, {mark.stage}: {mark.sent} requests were sent and {count} are on record: "
+        "files of this run were damaged"
+        for arm in cut.labels
+        for block in cut.blocks[arm]
+        for mark in block.marks
+        if not mark.warmup and (count := len(stage_samples(block, mark.stage))) != mark.sent
+    )
 
 
 def _unread(cut: Study) -> tuple[str, ...]:

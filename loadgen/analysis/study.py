@@ -105,7 +105,8 @@ def arm_number(experiment: Experiment, labels: Sequence[str], block: Block) -> i
 def _counting(label: str, blocks: Sequence[Block], warnings: list[str]) -> tuple[Block, ...]:
     """Complete blocks; all there are if none is complete. Says what it leaves out."""
     complete = tuple(block for block in blocks if block.end is not None and block.end.how == "complete")
-    broken = [block for block in blocks if block not in complete]
+    made_up_for = {block.manifest.order for block in complete}  # by --resume
+    broken = [block for block in blocks if block.manifest.order not in made_up_for]
     if not broken:
         return complete
     how = ", ".join(

@@ -1,5 +1,6 @@
 """Every quantity of every stage on every arm, over its blocks."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -98,3 +99,15 @@ def failures(study: Study, arm: str, stage: str | None = None) -> dict[str, int]
                 if sample.failure is not None:
                     counts[sample.failure.kind] = counts.get(sample.failure.kind, 0) + 1
     return dict(sorted(counts.items()))
+
+
+def commonest(study: Study, arm: str) -> str:
+    """What failed requests said most often, as a clause: "; most often: HTTP 500: out of memory"; "" if nothing."""
+    details = Counter(
+        sample.failure.detail
+        for spec in study.stages
+        for one in study.of(spec.name, arm)
+        for sample in one.samples
+        if sample.failure is not None and sample.failure.detail
+    )
+    return f"; most often: {details.most_common(1)[0][0]}" if details else ""

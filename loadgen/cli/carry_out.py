@@ -13,14 +13,15 @@ from loadgen.errors import ExperimentError
 from loadgen.experiment.conduct import conduct
 from loadgen.experiment.setup import Reach, Setup, create, restart_for, resume
 from loadgen.live.dashboard import Dashboard
-from loadgen.records import ArmSpec
+from loadgen.records import ArmSpec, Report
 from loadgen.store import read_experiment
 
 
 def carry_out(scenario: str | None, arms: tuple[ArmSpec, ...], **options: Any) -> int:
-    """Conducts the experiment and shows its report. Exit code 0, or 3 if it was stopped or broke off.
+    """Conducts the experiment and shows its report.
 
-    Raises UserError for what the user can mend, ServerError/ExperimentError where nothing was measured.
+    Exit code 0, or 3 if it was stopped, broke off, or had an arm on which every measured request failed. Raises
+    UserError for what the user can mend, ServerError/ExperimentError where nothing was measured.
     """
     reach = _reach(options)
     setup = resume(options["resume"], reach) if scenario is None else _new(scenario, arms, reach, options)
@@ -36,11 +37,12 @@ def carry_out(scenario: str | None, arms: tuple[ArmSpec, ...], **options: Any) -
         show(setup.root)
         click.echo(f"loadgen: {error}\nloadgen: the report shows what was measured before", err=True)
         return error.exit_code
-    if _anything(setup.root):
-        show(setup.root)
+    barren = _barren(show(setup.root)) if _anything(setup.root) else ()
     if not whole:
         click.echo(f"stopped; `loadgen compare --resume {setup.root}` goes on with it", err=True)
-    return 0 if whole else 3
+    elif barren:
+        click.echo(f"loadgen: {', '.join(barren)}: not one measured request ended well; the report says why", err=True)
+    return 0 if whole and not barren else 3
 
 
 def _new(name: str, arms: tuple[ArmSpec, ...], reach: Reach, options: dict[str, Any]) -> Setup:
@@ -69,6 +71,11 @@ def _reach(options: dict[str, Any]) -> Reach:
         ca_file=options["ca_file"],
         insecure=options["insecure"],
     )
+
+
+def _barren(report: Report) -> tuple[str, ...]:
+    """The arms that measured nothing: every request failed."""
+    return tuple(arm.name for arm in report.arms if not any(ok for _, _, ok, _ in arm.requests.values()))
 
 
 def _anything(root: Path) -> bool:

@@ -9,7 +9,7 @@ from loadgen.cli.carry_out import carry_out
 from loadgen.cli.options import pairs, with_reach
 from loadgen.engines.table import ENGINES
 from loadgen.errors import UserError
-from loadgen.server.arms import find_deploy, resolve
+from loadgen.server.arms import resolve
 
 
 @click.command(name="compare")
@@ -22,7 +22,7 @@ from loadgen.server.arms import find_deploy, resolve
 )
 @click.option("--engine", type=click.Choice(sorted(ENGINES)), default="vllm", show_default=True)
 @click.option("--shared", type=click.Path(path_type=Path), help="Flags for every arm [deploy/ENGINE/common.yaml].")
-@click.option("--model", help="Model name or folder for arms that loadgen starts.")
+@click.option("--model", help="Model name or folder for arms that loadgen starts; of running servers: which one.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="A further engine flag for every arm.")
 @click.option("--log", "logs", multiple=True, metavar="ARM=FILE", help="Log of a running server: tells its backend.")
 @click.option("--repeats", type=click.IntRange(min=1), help="Blocks per arm [the scenario's].")
@@ -47,7 +47,6 @@ def command(scenario: str | None, arms: tuple[str, ...], **options: Any) -> int:
         shared=options["shared"],
         overrides=pairs(options["overrides"], "--set"),
         model=options["model"],
-        logs=pairs(options["logs"], "--log"),
-        deploy=find_deploy(engine),
+        logs=pairs(options["logs"], "--log", "fp8=server.log"),
     )
     return carry_out(scenario, tuple(resolved), **options)

@@ -47,11 +47,11 @@ async def _read(url: str | None, text: str | None, engine: str, headers: dict[st
     import msgspec
 
     from loadgen.engines.table import ENGINES
-    from loadgen.server.address import is_loopback
+    from loadgen.server.address import is_loopback, server_root
     from loadgen.server.facts import read_facts
     from loadgen.server.host import host_facts
 
-    local = url is not None and is_loopback(url)
+    local = url is not None and is_loopback(server_root(url))
     seen = await read_facts(
         url=url,
         log_text=text,

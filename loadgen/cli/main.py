@@ -1,6 +1,8 @@
 """`loadgen VERB`: finds the verb's file when it is asked for, and turns errors into one clear line and an exit code."""
 
 import importlib
+import io
+import os
 import sys
 from collections.abc import Sequence
 
@@ -50,8 +52,16 @@ def program() -> None:
     """
 
 
+def _lenient_output() -> None:
+    """A sign that the terminal's encoding lacks becomes a question mark: no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the verb in `argv` (default: the command line) and exits."""
+    _lenient_output()
     try:
         code = program.main(args=argv, prog_name="loadgen", standalone_mode=False)
     except click.ClickException as error:
@@ -65,6 +75,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             click.echo(f"loadgen: {line}" if not line.startswith("  ") else line, err=True)
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still buffered must not fail again at exit
         sys.exit(0)
+    except OSError as error:
+        click.echo(f"loadgen: {error.filename or 'the system'}: {error.strerror or error}", err=True)
+        sys.exit(3)
     sys.exit(code if isinstance(code, int) else 0)

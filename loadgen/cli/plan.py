@@ -6,9 +6,10 @@ from typing import Any
 import click
 import msgspec
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
+from loadgen.cli.options import Finite
+from loadgen.cli.show import Page
 from loadgen.quantities import text
 from loadgen.records import Plan, StagePlan
 from loadgen.traces.read import read_trace
@@ -33,9 +34,9 @@ def planned(name_or_path: str) -> tuple[Path, Scenario, Plan]:
 @click.option("--capacity", type=click.IntRange(min=1), metavar="TOKENS", help="KV-cache capacity to compare with.")
 @click.option("--block", type=click.IntRange(min=1), default=1, show_default=True, help="Tokens of one KV block.")
 @click.option("--rows", type=click.IntRange(min=0), default=5, show_default=True, help="First requests to show.")
-@click.option("--prefill-speed", type=click.FloatRange(min=0, min_open=True), default=10_000.0, show_default=True,
+@click.option("--prefill-speed", type=Finite(min=0, min_open=True), default=10_000.0, show_default=True,
               help="Prefill tokens per second to assume.")  # fmt: skip
-@click.option("--decode-gap", type=click.FloatRange(min=0, min_open=True), default=0.020, show_default=True,
+@click.option("--decode-gap", type=Finite(min=0, min_open=True), default=0.020, show_default=True,
               help="Seconds per output token to assume.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def command(
@@ -49,7 +50,7 @@ def command(
         summary = _summary(plan, demands, capacity, rows)
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
         return
-    console = Console(highlight=False, markup=False)
+    console = Page(highlight=False, markup=False, emoji=False)
     for line in _head(path, loaded, plan):
         console.print(line, soft_wrap=True)
     console.print(_stages(plan), _lengths(plan), _demands(demands), sep="\n")

@@ -1,6 +1,5 @@
 """`loadgen report DIR`: the report again, from what lies on disk."""
 
-import sys
 from pathlib import Path
 
 import click
@@ -30,6 +29,6 @@ def command(folder: Path, detail: bool, form: str) -> None:
         return
     report = judge(read_experiment(folder), predicted_ratio=likely_capacity_ratio)
     if form == "json":
-        sys.stdout.buffer.write(as_json.render(report))
+        click.echo(as_json.render(report), nl=False)
     else:
-        sys.stdout.write(as_html.render(report) if form == "html" else as_prometheus.render(report))
+        click.echo((as_html if form == "html" else as_prometheus).render(report).encode(), nl=False)

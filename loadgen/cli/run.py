@@ -7,8 +7,10 @@ import click
 from loadgen.cli.carry_out import carry_out
 from loadgen.cli.options import with_reach
 from loadgen.engines.table import ENGINES
+from loadgen.errors import UserError
 from loadgen.records import ArmSpec
 from loadgen.server.address import server_root
+from loadgen.server.arms import NAME
 
 
 @click.command(name="run")
@@ -22,6 +24,8 @@ from loadgen.server.address import server_root
 @with_reach
 def command(scenario: str, url: str, name: str, log: str | None, **options: Any) -> int:
     """Drives the server at URL with SCENARIO and reports: no comparison, every figure with its interval."""
+    if not NAME.fullmatch(name):
+        raise UserError(f"--name {name}: should be of letters, digits, dot, dash, underscore")
     shared = {"model": options["model"]} if options["model"] else {}
     arm = ArmSpec(name=name, engine=options["engine"], shared_flags=shared, url=server_root(url), log=log)
     return carry_out(scenario, (arm,), restart=None, resume=None, **options)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loadgen.cli.options import pairs
+from loadgen.cli.options import Finite, pairs
 
 if TYPE_CHECKING:  # the records' library is loaded when a server is, not for --help
     from loadgen.records import ArmSpec, ServerFacts
@@ -20,7 +20,14 @@ if TYPE_CHECKING:  # the records' library is loaded when a server is, not for --
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One more engine flag.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port on loopback [default: the first free from 8100].")
 @click.option("--log", "log_path", type=click.Path(path_type=Path), help="Where the server's output goes, whole.")
-@click.option("--timeout", "timeout_s", default=600.0, show_default=True, help="Seconds to wait for readiness.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    default=600.0,
+    type=Finite(min=1),
+    show_default=True,
+    help="Seconds to wait for readiness.",
+)
 def command(  # one parameter per option
     *,
     arm: str,
@@ -64,6 +71,7 @@ def command(  # one parameter per option
 
 async def _serve(spec: "ArmSpec", *, port: int, log_path: Path, timeout_s: float) -> None:
     from rich.console import Console
+    from rich.text import Text
 
     from loadgen.engines.table import ENGINES
     from loadgen.server import facts, host, launch
@@ -72,7 +80,7 @@ async def _serve(spec: "ArmSpec", *, port: int, log_path: Path, timeout_s: float
     with console.status(f"{spec.name}: starting") as status:
 
         def show(elapsed_s: float, line: str) -> None:
-            status.update(f"{spec.name}: starting, {elapsed_s:.0f} s: {line[:100]}", spinner="dots")
+            status.update(Text(f"{spec.name}: starting, {elapsed_s:.0f} s: {line[:100]}"), spinner="dots")
 
         launching = launch.launched(spec, port=port, log_path=log_path, on_wait=show, timeout_s=timeout_s)
         async with launching as server:

@@ -121,7 +121,7 @@ class _Counter:
             raise ServerError(f"{self._root}{path}: HTTP {response.status_code} for model {self._model}: {said}")
         try:
             answer = response.json()
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ServerError(f"{self._root}{path}: the answer is not JSON; is this an LLM server?") from error
         return answer if isinstance(answer, dict) else {}
 

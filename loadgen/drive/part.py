@@ -152,7 +152,7 @@ class Part:
     async def _send(self, request: Request, due_s: float | None, group: asyncio.TaskGroup | None = None) -> None:
         road = self._road
         if road.cap is not None:
-            await road.cap.turn()
+            await self._turn(road.cap)
         if not road.gate.is_open:
             return
         body = road.bodies.take(request)
@@ -165,6 +165,14 @@ class Part:
         if group is not None:
             for follower in self._followers.pop(request.index, ()):
                 group.create_task(self._follow(follower, sample.end_s, group))
+
+    async def _turn(self, cap: Cap) -> None:
+        """Waits for the cap, but no longer than anything may be sent: a long line would keep an ended part alive."""
+        turn = asyncio.ensure_future(cap.turn())
+        try:
+            await self._road.gate.first(turn)
+        finally:
+            turn.cancel()
 
     async def _follow(self, request: Request, ended_s: float, group: asyncio.TaskGroup) -> None:
         due_s = ended_s + request.think_s

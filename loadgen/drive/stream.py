@@ -18,6 +18,7 @@ Recording = list[float | bytes]
 
 DONE = b"[DONE]"
 EXCERPT_BYTES = 200
+MOST_TOKENS = 10_000_000
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -120,7 +121,7 @@ class Reading:
             if plain and item.startswith(b"data: {") and item.endswith(b"}\n\n"):
                 try:
                     yield _decode(item[6:-2])
-                except msgspec.DecodeError:
+                except (msgspec.DecodeError, RecursionError):
                     pass
                 else:
                     continue
@@ -133,7 +134,7 @@ class Reading:
                 return
             try:
                 yield _decode(data)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 if (event := self._unusual(data)) is not None:
                     yield event
 
@@ -167,12 +168,17 @@ class Reading:
     def _take_rare(self, event: _Event) -> None:
         usage = event.usage
         if usage is not None:
-            self.prompt_tokens = usage.prompt_tokens
-            self.output_tokens = usage.completion_tokens
+            self.prompt_tokens = _plausible(usage.prompt_tokens)
+            self.output_tokens = _plausible(usage.completion_tokens)
             if usage.prompt_tokens_details is not None:
-                self.cached_tokens = usage.prompt_tokens_details.cached_tokens
+                self.cached_tokens = _plausible(usage.prompt_tokens_details.cached_tokens)
         if (event.error is not None or event.message is not None) and self.error is None:
             self.error = _said(event)
+
+
+def _plausible(count: int | None) -> int | None:
+    """A count that a request can have had: analysis makes arrays of this length."""
+    return count if count is not None and 0 <= count <= MOST_TOKENS else None
 
 
 def _delta_text(delta: _Delta) -> str | None:
@@ -188,7 +194,7 @@ def _loosely(data: bytes) -> _Event | None:
     is no JSON object. What cannot be understood is left out."""
     try:
         event = msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if not isinstance(event, dict):
         return None

@@ -12,11 +12,10 @@ from loadgen.drive.run import Stop
 from loadgen.engines.table import ENGINES
 from loadgen.errors import ServerError
 from loadgen.experiment.block import Wanted, drive_block
-from loadgen.experiment.fleet import Endpoint, Fleet
+from loadgen.experiment.fleet import Endpoint, Fleet, longest_tokens
 from loadgen.experiment.setup import Setup
 from loadgen.live.dashboard import Dashboard
 from loadgen.records import Vocabulary
-from loadgen.server.probe import check
 from loadgen.workload.prompts import check as check_prompts
 
 
@@ -98,21 +97,13 @@ async def _blocks(setup: Setup, dashboard: Dashboard, stop: Stop) -> bool:
 async def _vocabulary(setup: Setup, endpoint: Endpoint, engine_name: str) -> Vocabulary:
     """Prompts' material, learned from the first server and used on all: equal bytes for every arm."""
     reach, plan = setup.reach, setup.plan
-    need = max((r.prompt_tokens + r.output_tokens for s in plan.stages for r in s.requests), default=0)
-    found = await check(
-        endpoint.url,
-        model=endpoint.facts.model,
-        need_context=need,
-        headers=reach.headers,
-        transport=reach.wire(),
-    )
     words = await calibrated(
         base_url=endpoint.url,
-        model=found.model,
+        model=endpoint.facts.model or "",
         endpoint=plan.endpoint,
         headers=reach.headers,
         token_ids=ENGINES[engine_name].takes_token_ids,
-        check_tokens=min(CHECK_TOKENS, (found.max_model_len or need) // 2),
+        check_tokens=min(CHECK_TOKENS, (endpoint.facts.max_model_len or longest_tokens(plan)) // 2),
         transport=reach.wire(),
     )
     check_prompts(plan, words)

@@ -12,10 +12,11 @@ from loadgen.engines.table import ENGINES
 from loadgen.errors import ServerError
 from loadgen.experiment.setup import Setup
 from loadgen.live.dashboard import Dashboard
-from loadgen.records import ArmSpec, ServerFacts
+from loadgen.records import ArmSpec, Plan, ServerFacts
 from loadgen.server.facts import read_facts
 from loadgen.server.host import host_facts
 from loadgen.server.launch import free_port, launched, log_text
+from loadgen.server.probe import check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +105,7 @@ class Fleet:
                 ready_after_s=server.ready_after_s,
                 host=host_facts(),
             )
+            facts = await self._suited(server.url, facts, facts.model)
             self._dashboard.say(_ready(arm, facts))
             yield Endpoint(url=server.url, facts=facts, ended=server.ended)
 
@@ -115,9 +117,24 @@ class Fleet:
             headers=self._setup.reach.headers,
             transport=self._setup.reach.wire(),
         )
-        facts = msgspec.structs.replace(facts, model=arm.shared_flags.get("model") or facts.model)
+        facts = await self._suited(url, facts, arm.shared_flags.get("model"))
         self._dashboard.say(_ready(arm, facts))
         return Endpoint(url=url, facts=facts, ended=lambda: None)
+
+    async def _suited(self, url: str, facts: ServerFacts, model: str | None) -> ServerFacts:
+        """The facts with the model that requests will name. Raises as `check` does if the plan cannot be sent there."""
+        reach = self._setup.reach
+        need = longest_tokens(self._setup.plan)
+        found = await check(url, model=model, need_context=need, headers=reach.headers, transport=reach.wire())
+        return msgspec.structs.replace(
+            facts, model=found.model, max_model_len=found.max_model_len or facts.max_model_len
+        )
+
+
+def longest_tokens(plan: Plan) -> int:
+    """Prompt and output tokens of the plan's longest request, warm-up included."""
+    requests = (request for stage in plan.stages for request in (*stage.warmup, *stage.requests))
+    return max((request.prompt_tokens + request.output_tokens for request in requests), default=0)
 
 
 def _ready(arm: ArmSpec, facts: ServerFacts) -> str:

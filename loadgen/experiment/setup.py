@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import platform
-import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ import loadgen
 from loadgen.errors import UserError
 from loadgen.experiment.order import order
 from loadgen.records import ArmSpec, ExperimentManifest, Plan, Slo
-from loadgen.server.address import Wire, verified
+from loadgen.server.address import Wire, verified, without_userinfo
 from loadgen.server.host import host_facts
 from loadgen.store import read_experiment, read_once, write_once
 
@@ -99,7 +98,7 @@ def create(
         raise UserError(f"--out: {root}: already holds files; give a new folder, or --resume {root} to go on with it")
     manifest = ExperimentManifest(
         loadgen=loadgen.__version__,
-        command=re.sub(r"//[^/@\s]+@", "//", command),
+        command=without_userinfo(command),
         scenario=scenario[0],
         scenario_text=scenario[1],
         plan_digest=plan.digest,
@@ -125,6 +124,8 @@ def resume(root: Path, reach: Reach) -> Setup:
     manifest, plan = read_once(root, ExperimentManifest), read_once(root, Plan)
     if manifest is None or plan is None:
         raise UserError(f"--resume: {root}: no experiment.json and plan.json there; give the folder of an earlier run")
+    if plan.digest != manifest.plan_digest:
+        raise UserError(f"--resume: {root}/plan.json: is not the plan that this run began with; put that one back")
     complete = (b.manifest.order for b in read_experiment(root).blocks if b.end and b.end.how == "complete")
     return Setup(root=root, manifest=manifest, plan=plan, reach=reach, done=frozenset(complete))
 

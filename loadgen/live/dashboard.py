@@ -8,6 +8,7 @@ import asyncio
 import shutil
 import sys
 import time
+from contextlib import suppress
 from typing import Protocol, TextIO
 
 from loadgen.records import Scrape
@@ -35,10 +36,10 @@ class Progress(Protocol):
 class Dashboard:
     """Shows steps and the state of the block being driven. Give it events; `run` redraws until cancelled."""
 
-    def __init__(self, out: TextIO = sys.stderr, interval_s: float = 1.0) -> None:
-        self._out = out
-        self._interval_s = interval_s if out.isatty() else 15.0
-        self._live = out.isatty()
+    def __init__(self, out: TextIO | None = None, interval_s: float = 1.0) -> None:
+        self._out = out or sys.stderr  # None where standard error is closed
+        self._live = self._out is not None and self._out.isatty()
+        self._interval_s = interval_s if self._live else 15.0
         self._label = ""
         self._progress: Progress | None = None
         self._scrape: Scrape | None = None
@@ -51,8 +52,7 @@ class Dashboard:
 
     def say(self, text: str) -> None:
         """A step worth keeping on the screen."""
-        self._out.write(("\r\x1b[K" if self._live else "") + text + "\n")
-        self._out.flush()
+        self._write(("\r\x1b[K" if self._live else "") + text + "\n")
 
     def wait(self, text: str) -> None:
         """Something that takes a while and is not a stage (a server starting): replaces the line."""
@@ -120,14 +120,19 @@ class Dashboard:
         return self._rate
 
     def _draw(self, text: str) -> None:
-        self._out.write("\r\x1b[K" + text[: shutil.get_terminal_size().columns - 1])
-        self._out.flush()
+        self._write("\r\x1b[K" + text[: shutil.get_terminal_size().columns - 1])
 
     def clear(self) -> None:
         """Takes the line away."""
         if self._live:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        """Whoever looked on may have gone (`2>&1 | head`): the measurement goes on without them."""
+        if self._out is not None:
+            with suppress(OSError, ValueError):
+                self._out.write(text)
+                self._out.flush()
 
 
 def _total(scrape: Scrape | None, name: str) -> float | None:

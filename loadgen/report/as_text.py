@@ -20,6 +20,9 @@ def render(report: Report, console: Console, *, detail: bool = False) -> None:
         part(report, console, detail)
 
 
+NARROWEST = 20  # columns; a terminal that leaves less gets no indent
+
+
 class _Indented:
     """A renderable moved right, its lines without trailing blanks: pipes and golden files stay clean."""
 
@@ -28,14 +31,15 @@ class _Indented:
         self.indent = indent
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        narrowed = options.update_width(max(options.max_width - self.indent, 20))
+        indent = self.indent if options.max_width - self.indent >= NARROWEST else 0
+        narrowed = options.update_width(options.max_width - indent)
         for line in console.render_lines(self.content, narrowed, pad=False):
             segments = list(line)
             while segments and not segments[-1].text.strip():
                 segments.pop()
             if segments:
                 last = segments[-1]
-                yield Segment(" " * self.indent)
+                yield Segment(" " * indent)
                 yield from segments[:-1]
                 yield Segment(last.text.rstrip(), last.style)
             yield Segment.line()

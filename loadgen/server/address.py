@@ -1,5 +1,6 @@
 """Where a server is: one way to write it, and whether it is this machine."""
 
+import re
 import ssl
 from urllib.parse import urlsplit
 
@@ -12,10 +13,21 @@ Wire = httpx.AsyncBaseTransport | None
 
 def server_root(url: str) -> str:
     """`url` without a trailing slash or "/v1". Raises UserError for what is not an http(s) URL."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UserError(f"{url}: not a URL of a server; write it like http://127.0.0.1:8000")
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a bracket left open, a port that is no number or above 65,535
+        good = False
+    if not good or parts.query or parts.fragment:
+        raise UserError(f"{without_userinfo(url)}: not a URL of a server; write it like http://127.0.0.1:8000")
+    if "@" in parts.netloc:  # it would be stored with every block
+        raise UserError(f"{without_userinfo(url)}: holds a user or a password; take it out, and see --api-key-env")
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def without_userinfo(text: str) -> str:
+    """`text` with what stands between // and @ taken out of its URLs."""
+    return re.sub(r"//\S*@", "//", text)
 
 
 def is_loopback(url: str) -> bool:

@@ -1,6 +1,7 @@
 """What the user called an arm -> an ArmSpec: a name, a file of flags, or the URL of a server that already runs."""
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -13,8 +14,9 @@ import loadgen
 from loadgen.engines.engine import Engine
 from loadgen.errors import UserError
 from loadgen.records import ArmSpec
+from loadgen.server.address import server_root, without_userinfo
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _SHARED_FILE = "common.yaml"
 
 
@@ -51,9 +53,9 @@ def resolve(
 
     `names`: each a name in `deploy`/ENGINE/arms (None: see `find_deploy`), a YAML file, or "name=URL". `shared`: flags
     of every arm that is started here; None = `deploy`/ENGINE/common.yaml. `overrides` (flag -> value) and `model` go to
-    every such arm and beat `shared`; setting a flag that an arm sets itself is refused. `logs`: arm name -> log file of
-    a server that already runs. An arm given twice gets a name of its own: bf16, then bf16-2. Raises UserError with
-    every complaint.
+    every such arm and beat `shared`; setting a flag that an arm sets itself is refused. Where every arm is "name=URL",
+    `model` is what to ask them for. `logs`: arm name -> log file of a server that already runs. An arm given twice gets
+    a name of its own: bf16, then bf16-2. Raises UserError with every complaint.
     """
     complaints: list[str] = []
     starts = engine.module is not None and any(map(_is_started, names))
@@ -62,7 +64,14 @@ def resolve(
     common |= {_flag(key): value for key, value in overrides.items()}
     if model is not None:
         common["model"] = model
-    found = [_arm(name, engine, folder, common, complaints) for name in names]
+    if not starts:
+        given = {"--shared": shared is not None, "--set": bool(overrides)}
+        complaints += [
+            f"{option}: no arm here is started by loadgen; leave it out" for option in given if given[option]
+        ]
+        common = {} if model is None else {"model": model}
+    theirs = {} if starts else common
+    found = [_arm(name, engine, folder, common if _is_started(name) else theirs, complaints) for name in names]
     arms = _logged(_distinct([arm for arm in found if arm is not None]), logs or {}, complaints)
     for arm in arms:
         complaints += _conflicts(arm, overrides)
@@ -127,10 +136,14 @@ def _shared_flags(engine: Engine, shared: Path | None, deploy: Path, complaints:
 def _arm(text: str, engine: Engine, deploy: Path, common: dict[str, str], complaints: list[str]) -> ArmSpec | None:
     if not _is_started(text):
         name, equals, url = text.partition("=")
-        if not equals or not _NAME.fullmatch(name):
-            complaints.append(f"--arm {text}: expected name=URL, such as fp8=http://127.0.0.1:8000")
+        if not equals or not NAME.fullmatch(name):
+            complaints.append(f"--arm {without_userinfo(text)}: expected name=URL, such as fp8=http://127.0.0.1:8000")
             return None
-        return ArmSpec(name=name, engine=engine.name, url=url.rstrip("/"))
+        try:
+            return ArmSpec(name=name, engine=engine.name, shared_flags=common, url=server_root(url))
+        except UserError as error:
+            complaints += (f"--arm {name}={complaint}" for complaint in error.complaints)
+            return None
     if engine.module is None:
         complaints.append(f"--arm {text}: engine {engine.name} is nothing that loadgen can start; give name=URL")
         return None
@@ -157,8 +170,8 @@ def _arm_file(text: str, engine: Engine, deploy: Path, complaints: list[str]) ->
     if text in known:
         return deploy / engine.name / "arms" / f"{text}.yaml"
     near = get_close_matches(text, known, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    complaints.append(f"--arm {text}: no such arm{hint} Known: {', '.join(known)}; or a YAML file, or name=URL")
+    hint = f"did you mean {near[0]}? Known" if near else "known"
+    complaints.append(f"--arm {text}: no such arm; {hint}: {', '.join(known)}; or a YAML file, or name=URL")
     return None
 
 
@@ -209,7 +222,7 @@ def _model_complaints(arms: Iterable[ArmSpec]) -> list[str]:
         model = arm.flags.get("model", arm.shared_flags.get("model"))
         if model is None:
             complaints.append(f"arm {arm.name}: no model; give --model (a folder or a Hugging Face name)")
-        elif looks_like_folder(model) and not Path(model).expanduser().is_dir():
+        elif looks_like_folder(model) and not Path(os.path.expanduser(model)).is_dir():  # noqa: PTH111 (it never raises)
             complaints.append(f"model {model}: no such folder")
     return complaints
 

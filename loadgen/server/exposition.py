@@ -1,5 +1,6 @@
 """Prometheus text -> an engine's canonical quantities, per rank."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 
@@ -39,11 +40,14 @@ def canonical(body: str, engine: Engine) -> tuple[EngineScrape, ...]:
     """One `EngineScrape` per rank, in the order of their labels; ranks that have no label are rank "0".
 
     Of a quantity's names by version the first that is there wins. Several samples of one name and rank (by finish
-    reason, by model) add up, but a usage ratio is the largest. Raises ValueError for a line that cannot be parsed.
+    reason, by model) add up, but a usage ratio is the largest. A value that is NaN or
+    infinite is not there. Raises ValueError for a line that cannot be parsed.
     """
     wanted = [name for names in engine.metrics.values() for name in names]
     by_rank: dict[str, dict[str, list[float]]] = {}
     for sample in samples(body, wanted):
+        if not math.isfinite(sample.value):  # "no observation yet" in some exporters, and no value in JSON
+            continue
         rank = sample.labels.get(engine.rank_label, "0")
         by_rank.setdefault(rank, {}).setdefault(sample.name, []).append(sample.value)
     return tuple(

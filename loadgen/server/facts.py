@@ -195,8 +195,8 @@ async def _ask(
     )
     limit = first.get("max_model_len")
     return Answers(
-        version=version.get("version") if isinstance(version, dict) else None,
-        model=first.get("id"),
+        version=_string(version.get("version")) if isinstance(version, dict) else None,
+        model=_string(first.get("id")),
         max_model_len=limit if isinstance(limit, int) else None,
         cache=cache or {},
     )
@@ -207,12 +207,16 @@ def _json(response: httpx.Response) -> Any:
         return None
     try:
         return json.loads(response.content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
+def _string(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _truth(text: str | None) -> bool | None:

@@ -67,7 +67,7 @@ def version_numbers(version: str | None) -> tuple[int, ...] | None:
     """ "0.8.5.post1+cpu" -> (0, 8, 5); None if there is no number in it."""
     if version is None:
         return None
-    found = re.match(r"v?(\d+(?:\.\d+)*)", version)
+    found = re.match(r"v?(\d{1,9}(?:\.\d{1,9})*)", version)
     return tuple(map(int, found[1].split("."))) if found else None
 
 

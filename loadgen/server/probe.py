@@ -36,7 +36,7 @@ async def check(
     """
     root = server_root(url)
     models = await _models(root, headers or {}, transport)
-    names = [str(entry.get("id")) for entry in models]
+    names = [entry["id"] for entry in models]
     chosen = _choose(root, model, models, names)
     limit = chosen.get("max_model_len")
     max_model_len = limit if isinstance(limit, int) else None
@@ -45,7 +45,7 @@ async def check(
             f"{root}: the longest request needs {need_context:,} tokens of context and {chosen['id']} takes "
             f"{max_model_len:,}; lower max_input_tokens in the scenario, or raise the server's max-model-len"
         )
-    return Probe(model=str(chosen["id"]), max_model_len=max_model_len)
+    return Probe(model=chosen["id"], max_model_len=max_model_len)
 
 
 async def _models(
@@ -77,14 +77,14 @@ def _entries(root: str, response: httpx.Response) -> list[dict[str, Any]]:
         raise failure
     try:
         content = response.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise failure from error
     entries = content.get("data") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise failure
-    models = [entry for entry in entries if isinstance(entry, dict) and "id" in entry]
+    models = [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
     if not models:
-        raise ServerError(f"{root}: the server has no model loaded (/v1/models is empty)")
+        raise ServerError(f"{root}: the server has no model loaded (/v1/models names none)")
     return models
 
 

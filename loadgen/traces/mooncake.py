@@ -22,7 +22,7 @@ def recognises(first_line: str) -> bool:
     """True if the file's first line is a row of this format (and not of one that adds chat_id and counts seconds)."""
     try:
         row = json.loads(first_line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(row, dict) and set(KEYS) <= set(row) and "chat_id" not in row
 
@@ -37,7 +37,7 @@ def rows(lines: Iterable[str], path: Path) -> Iterator[Row]:
 def _decoded(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}:{number}: {shown(line.strip())}: should be a JSON object ({error})") from error
     if not isinstance(row, dict):
         raise UserError(f"{path}:{number}: {shown(line.strip())}: should be a JSON object with {', '.join(KEYS)}")

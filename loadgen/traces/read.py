@@ -29,7 +29,7 @@ def read_trace(path: Path, format: str = "auto") -> Trace:
     UserError for a file that cannot be read, is empty, is of no known format, or has a malformed row.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
             name = _recognised(path) if format == "auto" else _known(format)
             return _assembled(FORMATS[name].rows(lines, path), path, name)
     except csv.Error as error:
@@ -47,7 +47,7 @@ def _known(name: str) -> str:
 
 
 def _recognised(path: Path) -> str:
-    with path.open(encoding="utf-8", newline="") as lines:
+    with path.open(encoding="utf-8-sig", newline="") as lines:
         first = next((line for line in lines if line.strip()), None)
     if first is None:
         raise UserError(f"{path}: empty; should be a trace: {KNOWN}")

@@ -39,6 +39,13 @@ class _Loader(yaml.SafeLoader):
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, KeyError) as error:  # a tag that its value does not fit, an int of thousands of digits
+            kind, shown = node.tag.rpartition(":")[2], str(node.value)[:20]
+            raise yaml.constructor.ConstructorError(None, None, f"{shown!r} is no {kind}", node.start_mark) from error
+
     def construct_decimal(self, node: yaml.ScalarNode) -> int:
         return int(self.construct_scalar(node))
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 from pydantic_core import PydanticCustomError
 
 UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+YEAR_S = 366 * 24 * 3600.0  # longer than anyone waits: a bound, so that no schedule overflows
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
 
 
@@ -56,8 +57,8 @@ Variation = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
 Percent = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
 
 _TIME_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{DURATION.pattern}$"}]}
-Instant = Annotated[float, Field(ge=0), BeforeValidator(_seconds), WithJsonSchema(_TIME_SCHEMA)]
-Seconds = Annotated[float, Field(gt=0), BeforeValidator(_seconds), WithJsonSchema(_TIME_SCHEMA)]
+Instant = Annotated[float, Field(ge=0, le=YEAR_S), BeforeValidator(_seconds), WithJsonSchema(_TIME_SCHEMA)]
+Seconds = Annotated[float, Field(gt=0, le=YEAR_S), BeforeValidator(_seconds), WithJsonSchema(_TIME_SCHEMA)]
 
 
 class Keys(BaseModel):

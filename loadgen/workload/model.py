@@ -64,8 +64,11 @@ class TraceSource(Keys):
         if unset:
             raise wrong(f"environment variable {unset[1]} is not set; set it, or write the path out")
         folders = [Path(folder) for folder in (info.context or {}).get("folders", ())]
-        candidates = [folder / Path(expanded).expanduser() for folder in folders] or [Path(expanded)]
-        found = next((path for path in candidates if path.is_file()), None)
+        try:
+            candidates = [folder / Path(expanded).expanduser() for folder in folders] or [Path(expanded)]
+            found = next((path for path in candidates if path.is_file()), None)
+        except (OSError, RuntimeError) as error:  # a folder that may not be entered, a name too long, no such ~user
+            raise wrong(f"cannot be looked for: {getattr(error, 'strerror', None) or error}") from error
         if found is None:
             raise wrong(f"no such file: looked for {' and '.join(dict.fromkeys(map(str, candidates)))}")
         return found

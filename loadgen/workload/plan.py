@@ -60,7 +60,7 @@ def _digest(scenario: Scenario, stages: tuple[StagePlan, ...]) -> str:
 
 def _stage(scenario: Scenario, number: int, rows: Fitted | None) -> _Built:
     stage = scenario.stages[number]
-    place = f"stages[{number}] ({stage.name})"
+    place = f"{scenario.name}: stages[{number}] ({stage.name})"
     traced = rows if scenario.lengths_of(stage) is None else None
     count = _count(stage, traced, place)
     warmup = _warmup(stage, traced)

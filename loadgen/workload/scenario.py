@@ -51,6 +51,8 @@ def _document(text: str, path: Path) -> Document:
         column = f" (column {mark.column + 1})" if mark else ""
         told = " ".join(part for part in (error.context, error.problem) if part)
         raise UserError(f"{where}: not YAML: {told}{column}") from error
+    except RecursionError as error:
+        raise UserError(f"{path}: nested too deeply; should be a mapping with name, workload and stages") from error
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 

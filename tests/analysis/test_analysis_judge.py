@@ -154,6 +154,21 @@ def test_blocks_that_broke_are_left_out_and_said(demo):
     assert headline(report, "saturated").verdict == "pays"
 
 
+def test_a_block_that_was_made_up_for_is_not_asked_for_again(demo):
+    broken = synthetic.edited(demo, 7, end=None, samples=demo.blocks[7].samples[:20])
+    report = judge(synthetic.replace_record(broken, blocks=(*broken.blocks, demo.blocks[7])))
+    assert [arm.blocks for arm in report.arms] == [4, 4]
+    assert report.warnings == ()
+
+
+def test_samples_that_are_gone_or_twice_there_are_told(demo):
+    samples = demo.blocks[0].samples
+    kept = tuple(sample for sample in samples if sample.stage != "saturated")
+    gone = "bf16: block 0, saturated: 100 requests were sent and 0 are on record: files of this run were damaged"
+    assert gone in judge(synthetic.edited(demo, 0, samples=kept)).warnings
+    assert any("are on record" in told for told in judge(synthetic.edited(demo, 0, samples=samples * 2)).warnings)
+
+
 def test_an_interrupted_block_is_left_out(demo):
     report = judge(synthetic.edited(demo, 6, end=BlockEnd(ended_s=1.0, how="server_died")))
     assert report.warnings[0].startswith("fp8: left out of the comparison: block 6 server died")

@@ -46,6 +46,11 @@ def test_tables(file: Path) -> None:
     assert any(line.startswith("assumed: 10,000 prefill tokens/s, 20 ms per output token") for line in squeezed)
 
 
+def test_a_name_is_no_emoji(file: Path) -> None:
+    file.write_text(TEXT.replace("full", "fire"))
+    assert "u:fire:0 x 250" in run(str(file))
+
+
 def test_json(file: Path) -> None:
     told = json.loads(run(str(file), "--json", "--capacity", "4096", "--rows", "1", "--decode-gap", "0.5"))
     full = told["stages"][0]

@@ -88,6 +88,13 @@ def test_arms_share_a_salt_within_a_repeat_and_repeats_do_not(tmp_path, scenario
     assert len(set(on_one_server)) == 4
 
 
+def test_servers_of_an_engine_that_has_no_arms_are_compared(tmp_path, scenario):
+    with fake("--no-metrics") as base, fake("--no-metrics") as test:
+        arms = ("--engine", "openai", "--arm", f"a={base}", "--arm", f"b={test}", "--repeats", 1)
+        done = loadgen("compare", scenario, *arms, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
 def test_run_reports_one_server_without_comparing(tmp_path, scenario):
     with fake() as url:
         done = loadgen("run", scenario, "--url", url, "--repeats", 1, "--out", tmp_path / "run")
@@ -105,6 +112,27 @@ def test_report_renders_again_from_disk(tmp_path, scenario):
     again = loadgen("report", tmp_path / "run", "--format", "json")
     assert again.returncode == 0
     assert again.stdout.encode() == first
+
+
+def test_a_reader_that_goes_away_or_cannot_show_a_sign_is_no_failure(tmp_path, scenario):
+    base = f"{sys.executable} -m loadgen"
+    with fake() as url:
+        run = f"{base} run {scenario} --url {url} --repeats 1 --out {tmp_path / 'run'}"
+        cut = subprocess.run(["bash", "-c", f"{run} 2>&1 | head -1; exit ${{PIPESTATUS[0]}}"], check=False)
+    assert cut.returncode == 0
+    (block,) = read_experiment(tmp_path / "run").blocks
+    assert block.end is not None
+    assert block.end.how == "complete"
+    report = f"{base} report {tmp_path / 'run'}"
+    for command in (
+        f"{report} | head -1; exit ${{PIPESTATUS[0]}}",
+        f"{report} --format json >&-",
+        f"PYTHONIOENCODING=ascii {report}",
+        f"PYTHONIOENCODING=ascii {report} --format html",
+        f"PYTHONIOENCODING=ascii {base} plan {scenario}",
+    ):
+        done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b""), command
 
 
 def test_a_text_only_server_gets_text_of_exact_length(tmp_path, scenario):
@@ -133,6 +161,19 @@ def test_a_server_that_dies_ends_the_run_with_what_was_measured(tmp_path, scenar
         assert mark.planned == mark.sent + mark.unsent
         assert mark.sent == mark.ok + mark.failed
     assert "failed" in done.stdout
+
+
+def test_a_run_in_which_every_request_failed_is_no_success_and_says_what_the_server_said(tmp_path, scenario):
+    with fake("--fail-after", "0") as bad, fake() as good:
+        done = loadgen(
+            *("compare", scenario, "--arm", f"good={good}", "--arm", f"bad={bad}", "--repeats", 2),
+            *("--out", tmp_path / "run"),
+        )
+    assert done.returncode == 3
+    assert "loadgen: bad: not one measured request ended well" in done.stderr
+    assert 'most often: HTTP 500: {"error":{"message":"out of [/memory]"}}' in " ".join(done.stdout.split())
+    report = report_of(tmp_path / "run")
+    assert {headline.verdict for headline in report.headlines} == {"cannot tell"}
 
 
 def test_the_key_comes_from_the_environment_and_is_written_nowhere(tmp_path, scenario):
@@ -228,6 +269,25 @@ def test_a_mistake_is_one_clear_line_and_the_right_exit_code(tmp_path, scenario,
     assert re.search(said, done.stderr), done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_every_arm_is_looked_at_before_any_load_is_sent(tmp_path, scenario):
+    with fake() as good, fake("--html") as html, fake("--context", "40") as short, fake("--models", "a", "b") as two:
+        base = ("compare", scenario, "--arm", f"base={good}", "--arm")
+        for test, code, said in (
+            (html, 3, "not an OpenAI-compatible LLM server"),
+            (short, 2, r"needs 7\d tokens of context and fake takes 40"),
+            (two, 2, "it serves 2 models; choose one with --model: a, b"),
+        ):
+            out = tmp_path / str(len(list(tmp_path.iterdir())))
+            done = loadgen(*base, f"test={test}", "--out", out)
+            assert done.returncode == code
+            assert re.search(rf"loadgen: {test}: .*{said}", done.stderr), done.stderr
+            assert not (out / "blocks").exists()
+        arms = ("--arm", f"base={two}", "--arm", f"test={two}/v1", "--model", "b")
+        done = loadgen("compare", scenario, *arms, "--repeats", 1, "--out", tmp_path / "b")
+    assert done.returncode == 0, done.stderr
+    assert {block.facts.model for block in read_experiment(tmp_path / "b").blocks} == {"b"}
 
 
 def test_a_full_disk_is_one_clear_line_and_keeps_what_was_written(tmp_path, scenario):

@@ -316,6 +316,22 @@ def test_a_cap_spaces_what_it_lets_through(monkeypatch: pytest.MonkeyPatch) -> N
     assert all(0.1 <= gap <= 0.1 + 0.0051 for gap in gaps)
 
 
+@pytest.mark.parametrize("due_s", [0.0, None])
+def test_a_long_line_before_the_cap_ends_with_the_stage(monkeypatch: pytest.MonkeyPatch, due_s: float | None) -> None:
+    async def interrupt(stop: Stop, client: Client, progress: Progress) -> None:
+        await asyncio.sleep(1.0)
+        stop.now()
+
+    loops = {"concurrency": 50} if due_s is None else {}
+    plan = stage([request(n, due_s) for n in range(60)], limit_per_s=0.1, **loops)
+    monkeypatch.setattr(
+        asyncio_throttle.throttler, "time", SimpleNamespace(monotonic=lambda: asyncio.get_running_loop().time())
+    )
+    (mark,) = Driven(plan, meanwhile=interrupt).marks
+    assert (mark.stopped, mark.ended_s) == ("interrupted", 1.0)
+    assert (mark.sent, mark.unsent) == (1, 59)
+
+
 def test_a_capped_stage_sends_late_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = stage([request(n, 0.0) for n in range(3)], limit_per_s=2.0)
     monkeypatch.setattr(

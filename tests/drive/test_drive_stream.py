@@ -51,8 +51,19 @@ def test_usage_in_a_chunk_with_choices() -> None:
     assert (reading.output_tokens, reading.prompt_tokens, reading.finish_reason) == (2, None, "stop")
 
 
+@pytest.mark.parametrize("count", [-1, 10**8, 10**40])
+def test_a_count_that_cannot_be_is_not_known(count: int) -> None:
+    reading = read(token(" a"), usage(count, prompt=count, cached=count), DONE)
+    assert (reading.prompt_tokens, reading.output_tokens, reading.cached_tokens) == (None, None, None)
+
+
 def test_the_last_of_continuous_usage_counts() -> None:
     assert read(token(usage={"completion_tokens": 1}), token(usage={"completion_tokens": 2})).output_tokens == 2
+
+
+def test_an_event_nested_without_end_is_malformed() -> None:
+    for opening in (b"[", b'{"error": ['):
+        assert read(token(), b"data: " + opening + b"[" * 100_000 + b"\n\n", DONE).malformed is not None
 
 
 def test_nothing_after_the_end_mark_counts() -> None:

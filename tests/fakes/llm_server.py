@@ -2,7 +2,7 @@
 
 It answers correctly and at a set pace; `--slots` requests run at once, the rest wait. What it can be told to do wrong
 is what the verbs must say clearly: `--die-after N` (exits on the N-th completion), `--html`, `--no-metrics`,
-`--refuse-ids` (prompts must be text).
+`--refuse-ids` (prompts must be text), `--fail-after N` (HTTP 500 to every stream from then on), `--models A B`.
 """
 
 import argparse
@@ -33,8 +33,9 @@ class Server:
         if path in ("/v1/completions", "/v1/chat/completions"):
             return await self.complete(json.loads(body), writer)
         if path == "/v1/models":
-            model = {"id": "fake", "object": "model", "max_model_len": self.options.context}
-            return self.reply(writer, json.dumps({"object": "list", "data": [model]}))
+            context = self.options.context
+            models = [{"id": name, "object": "model", "max_model_len": context} for name in self.options.models]
+            return self.reply(writer, json.dumps({"object": "list", "data": models}))
         if path == "/version":
             return self.reply(writer, json.dumps({"version": "0.32.0"}))
         if path == "/health":
@@ -77,6 +78,9 @@ class Server:
         self.finished += 1
         if self.options.die_after and self.finished > self.options.die_after:
             os._exit(7)
+        if asked.get("stream") and 0 <= self.options.fail_after < self.finished:
+            self.reply(writer, '{"error":{"message":"out of [/memory]"}}', status="500 Internal Server Error")
+            return
         tokens, prompted = (
             int(str(asked["max_tokens"])),
             len(prompt if isinstance(prompt, list) else str(prompt).split()),
@@ -122,6 +126,8 @@ async def main() -> None:
     parser.add_argument("--capacity", type=int, default=4096)
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--models", nargs="+", default=["fake"])
+    parser.add_argument("--fail-after", type=int, default=-1)
     parser.add_argument("--die-after", type=int, default=0)
     for switch in ("--html", "--no-metrics", "--refuse-ids"):
         parser.add_argument(switch, action="store_true")

@@ -48,6 +48,20 @@ def test_failures_and_warm_up_are_shown():
     assert "saturated warm-up 12/80 (3 failed)" in board.line(0.0)
 
 
+class Gone(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_whoever_looks_on_may_go_away(monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    for board in (Dashboard(Gone()), Dashboard()):
+        board.block("b", blocks=1)
+        board.say("ready")
+        board.clear()
+        assert board.driving
+
+
 def test_without_a_terminal_each_step_is_a_plain_line():
     out = io.StringIO()
     board = Dashboard(out)

@@ -32,6 +32,13 @@ def test_text_in_detail_is_as_agreed() -> None:
     report_golden.check("report_comparison_detail_120.txt", rendered(comparison(), 120, detail=True))
 
 
+def test_a_narrow_console_loses_no_letter_of_the_verdict() -> None:
+    report = comparison()
+    said = re.sub(r"\s", "", rendered(report, 20))
+    for headline in report.headlines:
+        assert re.sub(r"\s", "", headline.sentence) in said
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_no_line_is_wider_than_the_console_or_ends_in_blanks(name: str, columns: int) -> None:

@@ -163,7 +163,13 @@ def test_the_arms_that_come_along_differ_in_the_cache_alone():
     assert arms(["bf16"], deploy, model="org/m")[0].flags == {"kv-cache-dtype": "bfloat16"}
 
 
+def test_flags_for_servers_that_nobody_starts_are_refused():
+    with pytest.raises(UserError) as refused:
+        resolve(["a=http://h:1"], engine=vllm.ENGINE, shared=Path("x"), overrides={"max-num-seqs": "8"}, model=None)
+    assert [line.partition(":")[0] for line in refused.value.complaints] == ["--shared", "--set"]
+
+
 def test_running_servers_need_no_deploy_folder():
     (arm,) = arms(["a=http://h:1/v1"], None, engine=openai.ENGINE)
-    assert (arm.name, arm.engine, arm.url) == ("a", "openai", "http://h:1/v1")
+    assert (arm.name, arm.engine, arm.url) == ("a", "openai", "http://h:1")
     assert arms(["bf16"], None, model="org/m")[0].flags == {"kv-cache-dtype": "bfloat16"}

@@ -28,10 +28,10 @@ concurrency for 2,048 tokens per request: 2.00x
 """
 
 
-def facts(*, cache=None, log=None, engine=vllm.ENGINE, argv=(), version="0.32.0"):
+def facts(*, cache=None, log=None, engine=vllm.ENGINE, argv=(), version="0.32.0", model="tiny"):
     def handler(request):
         answers = {
-            "/v1/models": httpx.Response(200, json={"data": [{"id": "tiny", "max_model_len": 2048}]}),
+            "/v1/models": httpx.Response(200, json={"data": [{"id": model, "max_model_len": 2048}]}),
             "/version": httpx.Response(200, json={"version": version}),
             "/metrics": httpx.Response(404) if cache is None else httpx.Response(200, text=cache),
         }
@@ -45,6 +45,14 @@ def facts(*, cache=None, log=None, engine=vllm.ENGINE, argv=(), version="0.32.0"
 
 def cache_line(dtype="bfloat16", tokens="4096", memory="134217728", skip="[]"):
     return CACHE.format(dtype=dtype, tokens=tokens, memory=memory, skip=skip)
+
+
+@pytest.mark.parametrize("odd", [12, None, ["0.9"], "9" * 6000, "²"])
+def test_what_is_no_version_model_or_number_is_not_known(odd):
+    cache = cache_line(tokens=odd if isinstance(odd, str) else "x", memory="²")
+    seen = facts(cache=cache, version=odd, model=odd)
+    assert (seen.capacity_tokens, seen.kv_memory_bytes) == (32 * 128, None)
+    assert seen.version == seen.model == (odd if isinstance(odd, str) else None)
 
 
 def test_a_real_log_alone():

@@ -41,6 +41,8 @@ def test_a_named_model_and_no_told_context():
         (httpx.Response(404, text="no"), "HTTP 404"),
         (httpx.Response(200, json=[1]), "not an OpenAI-compatible LLM server"),
         (httpx.Response(200, json={"data": []}), "no model loaded"),
+        (httpx.Response(200, json={"data": [{"id": 7}, {"id": {"a": 1}}, None]}), "no model loaded"),
+        (httpx.Response(200, text='{"data":' + "[" * 5000), "not an OpenAI-compatible LLM server"),
     ],
 )
 def test_what_is_no_llm_server(answer, said):

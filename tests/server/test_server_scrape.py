@@ -41,6 +41,13 @@ vllm:time_per_output_token_seconds_count{model_name="m"} 30.0
 """
 
 
+@pytest.mark.parametrize("odd", ["NaN", "+Inf", "-Inf"])
+def test_a_value_that_is_no_number_is_not_there_and_the_rest_is(odd):
+    (rank,) = canonical(OLD.replace('perc{model_name="m"} 0.5', f'perc{{model_name="m"}} {odd}'), vllm.ENGINE)
+    assert "kv_usage_ratio" not in rank.values
+    assert rank.values["running"] == 1.0
+
+
 def test_new_names_per_rank_with_reasons_added_up():
     first, second = canonical(NEW, vllm.ENGINE)
     assert (first.engine, second.engine) == ("0", "1")

@@ -93,6 +93,10 @@ def test_mooncake_in_milliseconds_with_blocks(file: Path) -> None:
     assert (trace.rows[2].blocks, trace.rows[2].block_tokens) == ((), None)
 
 
+def test_mooncake_with_a_byte_order_mark(file: Path) -> None:
+    assert read(file, "\ufeff" + MOONCAKE) == read(file, MOONCAKE)
+
+
 def test_ids_of_any_width(file: Path) -> None:
     wide = 2**70 + 1
     trace = read(file, f'{{"timestamp": 0, "input_length": 5, "output_length": 1, "hash_ids": [{wide}]}}\n')
@@ -152,6 +156,7 @@ def test_a_malformed_azure_row(file: Path, old: str, new: str, told: str) -> Non
         ("30535,", "NaN,", "FILE:2: timestamp: nan: should be milliseconds"),
         ('"output_length": 26, ', "", "FILE:2: output_length: missing: should be given in every row"),
         ('{"timestamp": 30535,', '{"timestamp" 30535,', "FILE:2: '{"),
+        ('{"timestamp": 30535,', '{"a":' * 3000, "FILE:2: '{"),
         ('"hash_ids": [46]}', '"hash_ids": [46]', "FILE:2: '{"),
     ],
 )
@@ -167,6 +172,7 @@ def test_a_malformed_mooncake_row(file: Path, old: str, new: str, told: str) -> 
         ("\n\n", "FILE: empty; should be a trace"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "FILE: no row to send; should hold at least one request"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-01-01 00:00:00,0,1\n", "FILE: no row to send: 1 with no input"),
+        ("[" * 5000 + "\n", "FILE:1: '[[["),
         ("a,b,c\n1,2,3\n", "FILE:1: 'a,b,c': no known trace format; should be azure (CSV"),
         ('{"chat_id": 1, "timestamp": 1, "input_length": 9, "output_length": 9}\n', "FILE:1: '{"),
     ],

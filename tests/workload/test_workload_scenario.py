@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,8 @@ def test_every_complaint_at_once_each_with_file_line_key_and_value() -> None:
         ("- {name: a, concurrency: 2, requests: 4}", "- 7", "stages[0]: 7: should be a mapping of keys"),
         ("{input_tokens: 100, output_tokens: 10}", "chat", 'workload: "chat": should be a mapping of keys'),
         ("name: good", "name: good\n1: x", "[1]: unknown key"),
+        ("requests: 4", f"duration: {'9' * 400}h", 'stages[0].duration: "999'),
+        ("requests: 4", "duration: 1e300", "stages[0].duration: 1e+300: should be at most 31622400"),
         ("name: good", "name: good\nslo: {ttft: yes}", 'slo.ttft: "yes": should be a time: seconds'),
     ],
 )
@@ -160,6 +163,10 @@ def test_yaml_is_read_by_the_plain_rules() -> None:
         ("name: a\n---\nname: b\n", "s.yaml:2: not YAML: expected a single document"),
         ("", "s.yaml: empty; should be a mapping with name, workload and stages"),
         ("- a\n", "s.yaml: a list; should be a mapping"),
+        ("seed: " + "9" * 5000, "s.yaml:1: not YAML: '99999999999999999999' is no int"),
+        ("a: 1\nseed: !!int abc", "s.yaml:2: not YAML: 'abc' is no int"),
+        ("seed: !!bool abc", "s.yaml:1: not YAML: 'abc' is no bool"),
+        ("{a: " * 2000, "s.yaml: nested too deeply"),
     ],
 )
 def test_yaml_mistakes_name_their_line(text: str, told: str) -> None:
@@ -191,6 +198,9 @@ def test_a_trace_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert line == (
         f'{tmp_path}/s.yaml:3: workload.trace.path: "t.csv": no such file: looked for {tmp_path}/t.csv and t.csv'
     )
+    for name, why in (("~no-such-user/t.csv", "home directory"), ("x" * 5000, "File name too long")):
+        (line,) = complaints(TRACED.replace("t.csv", name))
+        assert re.search(rf"workload\.trace\.path: .*: cannot be looked for: .*{why}", line)
     monkeypatch.delenv("NOT_SET", raising=False)
     (line,) = complaints(TRACED.replace("t.csv", "$NOT_SET/t.csv"))
     assert "environment variable NOT_SET is not set" in line
