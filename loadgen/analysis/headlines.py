@@ -157,7 +157,7 @@ def _power(found: Family) -> str:
 
 
 def _why_blind(found: Family) -> str:
-    notes = list(dict.fromkeys(one.note for one in found.blind if one.note))
+    notes = list(dict.fromkeys(one.note.removeprefix("cannot tell: ") for one in found.blind if one.note))
     seen = [one for one in found.blind if one.ratio.center is not None]
     reasons = "; ".join(notes) or "it was not measured on both arms"
     return f"{reasons} (seen: {_named(seen)})" if seen else reasons

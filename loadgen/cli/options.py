@@ -55,8 +55,15 @@ def with_reach(function: F) -> F:
 
 
 def command_line() -> str:
-    """The command as typed, to be run again."""
-    return shlex.join(["loadgen", *sys.argv[1:]])
+    """The command as typed, less `--out`, so that it can be run again."""
+    kept: list[str] = []
+    words = iter(sys.argv[1:])
+    for word in words:
+        if word == "--out":
+            next(words, None)
+        elif not word.startswith("--out="):
+            kept.append(word)
+    return shlex.join(["loadgen", *kept])
 
 
 def run_folder(out: Path | None, scenario: str) -> Path:

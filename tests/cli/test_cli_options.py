@@ -4,7 +4,7 @@ import click
 import pytest
 
 from loadgen.cli import main as cli
-from loadgen.cli.options import Finite, bearer, pairs, run_folder
+from loadgen.cli.options import Finite, bearer, command_line, pairs, run_folder
 from loadgen.errors import ExperimentError, UserError
 from loadgen.experiment.setup import Reach, resume
 from loadgen.records import ArmSpec, BlockEnd, ExperimentManifest, Plan
@@ -83,3 +83,8 @@ def test_one_line_and_no_traceback(capsys, arguments, code, said):
         cli.main(arguments)
     assert ended.value.code == code
     assert said in capsys.readouterr().err
+
+
+def test_the_command_to_run_again_names_no_folder_that_is_taken_by_then(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["loadgen", "run", "demo", "--out", "runs/a b", "--url", "http://h", "--out=x"])
+    assert command_line() == "loadgen run demo --url http://h"
