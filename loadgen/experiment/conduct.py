@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from loadgen.drive.calibrate import CHECK_TOKENS
-from loadgen.drive.calibrate import vocabulary as calibrated
+from loadgen.drive.calibrate import CHECK_TOKENS, vocabulary as calibrated
 from loadgen.drive.run import Stop
 from loadgen.engines.table import ENGINES
 from loadgen.errors import ServerError

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from fakes import synthetic
 
-from loadgen.analysis import scrapes as readings
-from loadgen.analysis import windows
+from loadgen.analysis import scrapes as readings, windows
 from loadgen.quantities import QUANTITIES, StageView, quantile
 from loadgen.records import EngineScrape, Health, Sample, Scrape, Slo, StageSpec
 

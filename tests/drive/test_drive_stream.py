@@ -5,8 +5,7 @@ import json
 
 import pytest
 from fakes.streams import DONE, delta, event, token, usage
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loadgen.drive.stream import Reading, Recording
 

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loadgen.records import Request, Run, StagePlan, StageSpec
 from loadgen.workload.demand import Speeds, demand, reused_ratio

@@ -8,8 +8,7 @@ import pytest
 
 from loadgen.errors import UserError
 from loadgen.records import Plan, Run, Trace, TraceRow
-from loadgen.workload import plan as plans
-from loadgen.workload import scenario
+from loadgen.workload import plan as plans, scenario
 from loadgen.workload.scenario import Scenario
 
 TEXT = """

@@ -1,8 +1,7 @@
 import collections
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loadgen.errors import UserError
 from loadgen.records import Plan, Request, Run, StagePlan, StageSpec, Vocabulary
