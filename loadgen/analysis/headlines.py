@@ -145,7 +145,7 @@ def _power(found: Family) -> str:
     first = found.open[0]
     alone = [one for one in found.open if one.verdict != "no difference shown"]
     words = (
-        f"; {_label(first.quantity)} would have shown from {first.detectable_ratio:.2f}x"
+        f"; {_label(first.quantity)} would have shown from {first.detectable_ratio:.2f}×"
         if (first.detectable_ratio is not None)
         else ""
     )

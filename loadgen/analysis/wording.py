@@ -14,12 +14,12 @@ def digits(value: float) -> str:
 
 
 def times(ratio: Estimate) -> str:
-    """A ratio: "1.36x (1.28–1.45)"; without its interval where it has none."""
+    """A ratio: "1.36× (1.28–1.45)"; without its interval where it has none."""
     if ratio.center is None:
         return "unknown"
     if ratio.lo is None or ratio.hi is None:
-        return f"{_ratio(ratio.center)}x"
-    return f"{_ratio(ratio.center)}x ({_ratio(ratio.lo)}–{_ratio(ratio.hi)})"
+        return f"{_ratio(ratio.center)}×"
+    return f"{_ratio(ratio.center)}× ({_ratio(ratio.lo)}–{_ratio(ratio.hi)})"
 
 
 def _ratio(value: float) -> str:

@@ -296,16 +296,16 @@ def test_a_format_that_freed_nothing():
     report = judge(run(test=ignored), predicted_ratio=lambda base, test: 2.0)
     found = {f.cause: f for f in report.findings}["unused memory"]
     assert found.verdict == "does not hold"
-    assert found.claim == "No memory was freed: fp8 holds 1.00x the tokens of bf16."
+    assert found.claim == "No memory was freed: fp8 holds 1.00× the tokens of bf16."
     assert report.checklist[4].passed is False
-    assert any(line.startswith("capacity: fp8 holds 1.00x") and "2.00x" in line for line in report.warnings)
+    assert any(line.startswith("capacity: fp8 holds 1.00×") and "2.00×" in line for line in report.warnings)
 
 
 def test_a_capacity_as_predicted_is_no_warning():
     report = judge(run(), predicted_ratio=lambda base, test: {("bfloat16", "fp8"): 2.0}.get((base, test)))
     assert not any(line.startswith("capacity") for line in report.warnings)
     found = {f.cause: f for f in report.findings}["unused memory"]
-    assert any("2.00x predicted" in figure.value for figure in found.evidence)
+    assert any("2.00× predicted" in figure.value for figure in found.evidence)
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def unused_memory(case: Case) -> Finding:
     figures = (*_figures(base), *_figures(test), *_capacity(case, base, test), _grown(running))
     if freed(base, test) is False:
         ratio = (test.capacity_tokens or 0) / (base.capacity_tokens or 1)
-        claim = f"No memory was freed: {case.test} holds {ratio:.2f}x the tokens of {case.base}."
+        claim = f"No memory was freed: {case.test} holds {ratio:.2f}× the tokens of {case.base}."
         advice = (
             "" if case.same_format else "Check that the format is in effect and that both servers get equal memory."
         )
@@ -204,10 +204,10 @@ def _capacity(case: Case, base: Memory, test: Memory) -> tuple[Figure, ...]:
     if not base.capacity_tokens or not test.capacity_tokens:
         return ()
     ratio = test.capacity_tokens / base.capacity_tokens
-    value = f"{base.capacity_tokens:,} to {test.capacity_tokens:,} tokens, {ratio:.2f}x"
+    value = f"{base.capacity_tokens:,} to {test.capacity_tokens:,} tokens, {ratio:.2f}×"
     predicted = predicted_capacity(case)
     if predicted is not None:
-        value += f" ({predicted:.2f}x predicted from the formats)"
+        value += f" ({predicted:.2f}× predicted from the formats)"
     return (Figure(label="capacity", value=value, source="facts of the servers"),)
 
 
@@ -224,8 +224,8 @@ def capacity_doubts(case: Case, tolerance: float = 0.05) -> tuple[str, ...]:
     if not base or not test or predicted is None or abs(test / base / predicted - 1) <= tolerance:
         return ()
     return (
-        f"capacity: {case.test} holds {test / base:.2f}x the tokens of {case.base}, its format predicts "
-        f"{predicted:.2f}x: is the format in effect, and did both servers get equal memory?",
+        f"capacity: {case.test} holds {test / base:.2f}× the tokens of {case.base}, its format predicts "
+        f"{predicted:.2f}×: is the format in effect, and did both servers get equal memory?",
     )
 
 
