@@ -1,6 +1,6 @@
 """How true loadgen's instants are, against a server that records when it really sent.
 
-    python benchmarks/fidelity.py [--streams 60] [--interval-ms 20] [--rate 200] [--seconds 15] [--many] [--realtime] [--json]
+    python benchmarks/fidelity.py [--streams 60] [--interval-ms 20] [--rate 200] [--seconds 15] [--many] [--realtime]
 
 Both processes are on this machine and share CLOCK_MONOTONIC; each has a core of its own.
 1. Stamps: `--streams` streams in a closed loop, one token each per interval (60 at 20 ms are 3,000 tokens a second).
