@@ -21,6 +21,12 @@ fail() {
 arms() { for file in "$here"/arms/*.yaml; do basename "$file" .yaml; done | tr '\n' ' '; }
 
 [ $# -ge 1 ] || fail "which arm? One of: $(arms)"
+case $1 in -h | --help)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+    printf 'Arms: %s\n' "$(arms)"
+    exit 0
+    ;;
+esac
 arm=$1
 shift
 if [ -f "$arm" ]; then file=$arm; else file=$here/arms/$arm.yaml; fi

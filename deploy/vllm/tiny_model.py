@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the folder of a tiny Llama that vLLM can load with random weights (`load-format: dummy`).
 
-    .venv-vllm/bin/python deploy/vllm/tiny_model.py .cache/tiny
+    .venv-vllm/bin/python deploy/vllm/tiny_model.py .cache/tiny-llama
 
 The shape makes the KV cache, not the weights, the cost: 8 layers x 8 KV heads x head size 128 hold 32 KiB of KV per
 token in bf16, beside about 12 million parameters. Nothing is downloaded: the tokenizer is trained, in less than a

@@ -117,8 +117,8 @@ def traffic_contexts(study: Study) -> Values:
 def share_above(crossing: Crossing, decoded: Values) -> float | None:
     """The share of decoded tokens whose context lies above the break-even; None if that is not determined."""
     root = crossing.root
-    if root.center is None or root.lo is None or len(decoded) == 0:
-        return None
+    if root.center is None or root.lo is None or len(decoded) == 0 or crossing.sign_lo == crossing.sign_hi != 0:
+        return None  # not determined, or one line is above the other wherever contexts were measured
     return float((decoded > root.center).mean())
 
 

@@ -48,7 +48,7 @@ class Verbs(click.Group):
 def program() -> None:
     """Does KV-cache quantization pay on this engine, this GPU and this traffic? loadgen answers by measurement.
 
-    Exit codes: 0 done, 1 a gate failed, 2 a mistake in what was asked, 3 a run that could not be carried out.
+    Exit codes: 0 done, 2 a mistake in what was asked, 3 a run that could not be carried out.
     """
 
 

@@ -26,7 +26,7 @@ def short_context(case: Case) -> Finding:
     ends = (case.decode.crossing.sign_lo, case.decode.crossing.sign_hi)
     slope = case.decode.crossing.slope_sign
     if ends == (-1, -1):
-        claim = f"{case.test} decodes faster at every context measured: no context of this traffic is too short."
+        claim = f"{case.test} decodes faster at every context measured{_outside(case, case.decode)}."
         return Finding(cause="short context", verdict="does not hold", claim=claim, evidence=figures)
     if slope > 0:
         return Finding(
@@ -46,6 +46,16 @@ def short_context(case: Case) -> Finding:
             advice="More blocks, or one-stream prompts that spread further (the longest that the server takes).",
         )
     return _held(case, case.decode, figures)
+
+
+def _outside(case: Case, decode: Decode) -> str:
+    """What the fitted lines do not speak of: tokens of this traffic decoded at contexts that were not measured."""
+    contexts = traffic_contexts(case.study)
+    if not len(contexts):
+        return ""
+    share = float(((contexts < decode.low) | (contexts > decode.high)).mean())
+    where = f" ({decode.low:,.0f} to {decode.high:,.0f} tokens)"
+    return f"{where}; {share:.0%} of this traffic's tokens lie outside" if share >= 0.005 else where
 
 
 def _held(case: Case, decode: Decode, figures: tuple[Figure, ...]) -> Finding:

@@ -6,6 +6,11 @@ from loadgen.quantities import text
 from loadgen.records import Estimate, Figure, Finding
 
 NEGLIGIBLE_RATIO = 0.05
+STEP = "Longer contexts and fuller batches spread a step's fixed cost."
+PREFILL = (
+    "Traffic with short prompts and long answers pays less of it; a kernel that takes this format without converting, "
+    "where the engine has one for this device, would pay none (vLLM: --attention-backend)."
+)
 
 
 def conversion(case: Case) -> Finding:
@@ -21,16 +26,16 @@ def conversion(case: Case) -> Finding:
         )
     step, prompt = _step(case), None if case.prefill is None else case.prefill.ratio
     figures = _figures(case)
-    dearer = [clause for clause in (_step_clause(case, step), _prefill_clause(case, prompt)) if clause]
+    clauses = {STEP: _step_clause(case, step), PREFILL: _prefill_clause(case, prompt)}
+    dearer = {advice: clause for advice, clause in clauses.items() if clause}
     if dearer:
-        claim = " and ".join(dearer)
+        claim = " and ".join(dearer.values())
         return Finding(
             cause="conversion",
             verdict="holds",
             claim=f"{claim[0].upper()}{claim[1:]}.",
             evidence=figures,
-            advice="Longer contexts and fuller batches spread a step's fixed cost; for prefill, look for a kernel that "
-            "takes this format without converting (vLLM: --attention-backend).",
+            advice=" ".join(dearer),
         )
     cheap = (step is None or _below(step.hi, NEGLIGIBLE_RATIO * _gap_s(case))) and (
         prompt is None or _below(prompt.hi, 1 + NEGLIGIBLE_RATIO)

@@ -188,7 +188,7 @@ def _figures(used: Memory) -> tuple[Figure, ...]:
     running = f"mean {_number(used.running_mean)}, peak {_number(used.running_peak)}"
     if used.max_num_seqs is not None:
         running += f" of at most {used.max_num_seqs}"
-    usage = f"mean {text(used.usage_mean, 'ratio')}, peak {text(used.usage_peak, 'ratio')}"
+    usage = f"mean {text(used.usage_mean, 'ratio')}, highest of all blocks {text(used.usage_peak, 'ratio')}"
     rows = (
         ("KV usage", usage),
         ("running", running),
