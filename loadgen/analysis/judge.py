@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from loadgen.analysis import scrapes as readings
+from loadgen.analysis import scrapes as readings, stats
 from loadgen.analysis.case import Case, PredictedRatio
 from loadgen.analysis.causes.memory import capacity_doubts
 from loadgen.analysis.checklist import checklist
@@ -77,11 +77,13 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
             *_unread(cut),
             *judged.warnings,
             *doubts(cut),
+            *_one_sided(cut),
             *_further(cut),
         ),
         client_host=manifest.client_host,
         packages=manifest.packages,
         plan_notes=manifest.plan_notes,
+        slo=manifest.slo,
     )
 
 
@@ -160,6 +162,24 @@ def _lost(cut: Study) -> tuple[str, ...]:
 def _unread(cut: Study) -> tuple[str, ...]:
     scraped = {arm: [scrape for block in cut.blocks[arm] for scrape in block.scrapes] for arm in cut.labels}
     return tuple(line for arm, scrapes in scraped.items() for line in readings.doubts(arm, scrapes))
+
+
+QUEUES, FLOWS = 1.0, 0.5  # requests waiting on average: from here on a queue, up to here none
+
+
+def _one_sided(cut: Study) -> tuple[str, ...]:
+    """Where one arm queues and the other does not, TTFT and goodput measure the queue, and so this load."""
+    found = []
+    for spec in cut.stages if cut.test is not None else ():
+        waiting = {arm: stats.mean(cut.values("waiting_mean", spec.name, arm)).center for arm in cut.labels[:2]}
+        for queues, flows in (cut.labels[:2], cut.labels[1::-1]):
+            behind, free = waiting[queues], waiting[flows]
+            if behind is not None and free is not None and behind >= QUEUES and free <= FLOWS:
+                found.append(
+                    f"{spec.name}: {queues} queued ({behind:.1f} waiting on average), {flows} did not ({free:.1f}): "
+                    f"TTFT and goodput are those of this load; with more in flight {flows} would queue as well"
+                )
+    return tuple(found)
 
 
 def _further(cut: Study) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from loadgen.records.planned import Role, StageSpec
+from loadgen.records.planned import Role, Slo, StageSpec
 from loadgen.records.record import Record
 from loadgen.records.seen import ArmSpec, HostFacts, ServerFacts
 
@@ -161,3 +161,4 @@ class Report(Record, frozen=True, kw_only=True):
     client_host: HostFacts | None = None
     packages: dict[str, str] = msgspec.field(default_factory=dict)
     plan_notes: tuple[str, ...] = ()
+    slo: Slo = Slo()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from loadgen.quantities import QUANTITIES, text
 from loadgen.records import ArmReport, Difference, Estimate, Report, ServerFacts, StageSpec, Verdict
-from loadgen.report.words import how_sent, label, ratio_interval, ratio_text, unit, with_interval
+from loadgen.report.words import bounds, how_sent, label, ratio_interval, ratio_text, unit, with_interval
 
 _LATENCY = ("ttft_p50_s", "ttft_p99_s", "itl_p50_s", "itl_p99_s")
 _SERVER = ("kv_usage_peak_ratio", "running_mean", "waiting_mean", "preemptions")
@@ -107,7 +107,7 @@ def stage_requests(report: Report, stage: StageSpec) -> str:
 
 def stage_caption(report: Report, stage: StageSpec) -> str:
     """What the stage did: name, pace, requests."""
-    return f"stage {stage.name}, {how_sent(stage)}, {stage_requests(report, stage)}"
+    return f"stage {stage.name}, {how_sent(stage)}, {stage_requests(report, stage)}{bounds(report.slo)}"
 
 
 def stage_notes(shown: Sequence[Row], *, detail: bool = False) -> list[str]:

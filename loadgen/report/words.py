@@ -4,7 +4,7 @@ import re
 from typing import Literal
 
 from loadgen.quantities import QUANTITIES, Unit, text
-from loadgen.records import Check, Estimate, Report, StageSpec
+from loadgen.records import Check, Estimate, Report, Slo, StageSpec
 
 Mood = Literal["good", "bad", "even", "open"]
 
@@ -112,6 +112,13 @@ def check_sign(check: Check) -> tuple[str, str, Mood]:
     if check.passed is None:
         return "?", "unknown", "open"
     return ("✓", "yes", "good") if check.passed else ("✗", "no", "bad")
+
+
+def bounds(slo: Slo) -> str:
+    """ "; goodput counts TTFT up to 1.00 s, TPOT up to 50 ms"; nothing where no SLO was given."""
+    given = (("TTFT", slo.ttft_s), ("TPOT", slo.tpot_s), ("E2E", slo.e2e_s))
+    said = ", ".join(f"{name} up to {text(bound, 's')}" for name, bound in given if bound is not None)
+    return f"; goodput counts {said}" if said else ""
 
 
 def how_sent(stage: StageSpec) -> str:

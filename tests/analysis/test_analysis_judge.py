@@ -290,3 +290,29 @@ def test_no_interval_reaches_below_zero():
     lows = [row.estimate.lo for row in report.summaries if row.estimate.lo is not None]
     assert lows
     assert min(lows) >= 0
+
+
+def with_waiting(run, waiting):
+    """The run with as many requests waiting in every reading of an arm's metrics as `waiting` says."""
+    for number, block in enumerate(run.blocks):
+        scrapes = tuple(
+            msgspec.structs.replace(
+                scrape,
+                engines=tuple(
+                    msgspec.structs.replace(rank, values={**rank.values, "waiting": waiting[block.manifest.arm]})
+                    for rank in scrape.engines
+                ),
+            )
+            for scrape in block.scrapes
+        )
+        run = synthetic.edited(run, number, scrapes=scrapes)
+    return run
+
+
+@pytest.mark.parametrize(("bf16", "fp8", "said"), [(14.0, 0.0, True), (0.0, 14.0, True), (14.0, 9.0, False)])
+def test_where_one_arm_queues_and_the_other_does_not_it_is_said(bf16, fp8, said):
+    report = judge(with_waiting(synthetic.demo(repeats=2), {"bf16": bf16, "fp8": fp8}))
+    found = [line for line in report.warnings if "would queue as well" in line]
+    assert any("saturated: " in line for line in found) == said
+    if said:
+        assert "14.0 waiting on average" in found[-1]
