@@ -42,7 +42,7 @@ def test_facts_from_standard_input():
         ([], "give --url, --log, or both"),
         (["--log", "/no/such.log"], "--log /no/such.log: cannot read: No such file or directory"),
         (["--url", "h:1"], "h:1: not a URL"),
-        (["--url", "http://h", "--engine", "x"], "--engine x: unknown; known: vllm, openai"),
+        (["--url", "http://h", "--engine", "x"], "--engine x: unknown; known: vllm, emulator, openai"),
         (
             ["--url", "http://h", "--api-key-env", "LOADGEN_NO_SUCH"],
             "LOADGEN_NO_SUCH: not set in the environment",
