@@ -30,4 +30,6 @@ def facts(arm: Emulated, *, argv: tuple[str, ...] = ()) -> ServerFacts:
         backends=(BackendSeen(name=backend, how="log"),),
         device=profile.device,
         host=host,
+        profile=profile.name,
+        profile_source=profile.source or None,
     )

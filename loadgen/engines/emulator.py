@@ -12,4 +12,5 @@ ENGINE = replace(
     package="loadgen",
     silences=(),
     known_wrong=(),
+    needs_model=False,
 )

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 from report_example import comparison
-from report_variants import EVIL, VARIANTS, hostile
+from report_variants import EVIL, VARIANTS, hostile, virtual_time
 
 from loadgen.records import Report
 from loadgen.report import as_html
@@ -123,4 +123,13 @@ def test_plotly_gets_names_that_it_shows_literally() -> None:
 
 
 def test_a_simulated_report_says_so() -> None:
-    assert "Simulated" in Page(as_html.render(msgspec.structs.replace(comparison(), simulated=True))).text
+    assert "Emulated" in Page(as_html.render(msgspec.structs.replace(comparison(), simulated=True))).text
+
+
+def test_virtual_time_is_in_the_title_and_in_a_band_that_stays_in_sight() -> None:
+    source = as_html.render(virtual_time())
+    page = Page(source)
+    assert re.search(r"<title>[^<]*\(SIMULATED\)</title>", source)
+    assert '<p class="band" role="note">SIMULATED: no server ran' in source
+    assert "No client existed" in page.text
+    assert 'class="band"' not in as_html.render(comparison())
