@@ -9,8 +9,8 @@
 * Then, unless a sequence was just preempted, waiting ones first come, first served, while there are sequence slots,
   token budget and free blocks for the whole sequence so far, not its first chunk alone (`scheduler_reserve_full_isl`,
   on by default, PR #37307). The first that does not fit stops the rest.
-* Full blocks are known to the prefix cache from the moment they are scheduled (`allocate_slots` in kv_cache_manager.py),
-  so that sequences admitted in one step share. A match never covers the last token, which must be computed to yield
+* Full blocks are known to the prefix cache once scheduled (`allocate_slots` in v1/core/kv_cache_manager.py), so
+  that sequences admitted in one step share. A match never covers the last token, which must be computed to yield
   the next one (`get_computed_blocks`). A preempted sequence finds its own blocks again, output included, as far as
   nobody took them; its look-ups are not counted (`PrefixCacheStats.record` in v1/metrics/stats.py).
 * One block, the null block, is never used (`BlockPool` in block_pool.py), nor counted in the usage (`get_usage`).
