@@ -59,8 +59,7 @@ class Sequence:
     cached_tokens: int = 0  # of the prompt, found in the prefix cache when first admitted
     preemptions: int = 0
     admitted_s: float | None = None  # first time
-    first_token_s: float | None = None
-    last_token_s: float | None = None
+    events_s: list[float] = field(default_factory=list)  # when each token came out
     aborted: bool = False
 
     @property
@@ -259,9 +258,7 @@ class Model:
             if sequence.computed < sequence.tokens:
                 continue
             sequence.produced += 1
-            if sequence.first_token_s is None:
-                sequence.first_token_s = at_s
-            sequence.last_token_s = at_s
+            sequence.events_s.append(at_s)
             yielding.append(sequence)
             if sequence.done:
                 finished.append(sequence)
