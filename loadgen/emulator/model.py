@@ -45,7 +45,11 @@ class Limits:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sequence:
-    """One request inside the engine. `contents` identify its full blocks (prompt, then output) for the prefix cache."""
+    """One request inside the engine.
+
+    `contents` identify its full blocks, prompt then output, for the prefix cache: each stands for all tokens up to its
+    block's end, as vLLM's chained hashes do.
+    """
 
     prompt_tokens: int
     output_tokens: int

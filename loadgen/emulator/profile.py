@@ -217,7 +217,7 @@ def _complaint(path: Path, line: Any) -> str:
         return f"{path}: {place}: no such key; known: {', '.join(SECTIONS[section].model_fields)}"
     if kind == "missing":
         return f"{path}: {place}: is required"
-    message = line["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    message = line["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("Dictionary ")
     if kind in ("model_type", "dict_type"):
         message = "should be a mapping"
     shown = () if isinstance(line["input"], dict) else (repr(line["input"]),)
