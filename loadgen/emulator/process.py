@@ -6,7 +6,6 @@ from loadgen.emulator.arm import Emulated
 from loadgen.emulator.contents import Contents
 from loadgen.emulator.model import Model, Sequence
 from loadgen.emulator.tally import Tally
-from loadgen.errors import UserError
 from loadgen.records import Request, Scrape
 
 
@@ -70,21 +69,17 @@ class Process:
         self.scrapes = []
 
     def accept(self, request: Request, *, salt: str, arrived_s: float, payload: object) -> None:
-        """A request arrives. Raises UserError for one that the engine could never hold."""
+        """A request arrives. Raises ValueError for one that the engine could never hold (see `virtual.check`)."""
         contents = self.contents.of(request, salt) if self.model.limits.prefix_caching else ()
-        sequence = Sequence(
-            prompt_tokens=request.prompt_tokens,
-            output_tokens=request.output_tokens,
-            arrived_s=arrived_s,
-            contents=contents,
-            payload=payload,
+        self.model.add(
+            Sequence(
+                prompt_tokens=request.prompt_tokens,
+                output_tokens=request.output_tokens,
+                arrived_s=arrived_s,
+                contents=contents,
+                payload=payload,
+            )
         )
-        try:
-            self.model.add(sequence)
-        except ValueError as error:
-            raise UserError(
-                f"request {request.index}: {request.prompt_tokens + request.output_tokens:,} tokens: {error}"
-            ) from error
 
     def step(self) -> list[Sequence]:
         """One engine step from now on; the clock stands at its end. Gives the sequences that ended with it."""

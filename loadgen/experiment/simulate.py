@@ -150,6 +150,7 @@ def simulate(setup: Setup, dashboard: Dashboard) -> bool:
         watch=watch,
     )
     with _interruptible(watch):
+        dashboard.say(f"blocks to simulate: {len(manifest.order)}")
         for position, number in enumerate(manifest.order):
             watch.label = f"block {position + 1}/{len(manifest.order)} {manifest.arms[number].name}"
             block = next(found, None)
