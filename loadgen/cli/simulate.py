@@ -83,6 +83,7 @@ def _carried_out(scenario: str | None, arms: tuple[str, ...], options: dict[str,
     from loadgen.experiment.setup import Reach, resume
     from loadgen.experiment.simulate import simulate
     from loadgen.live.dashboard import Dashboard
+    from loadgen.store import read_experiment
 
     reach = Reach(scrape_interval_s=options["scrape_interval"])
     if scenario is None:
@@ -98,7 +99,8 @@ def _carried_out(scenario: str | None, arms: tuple[str, ...], options: dict[str,
     except ExperimentError as error:
         click.echo(f"loadgen: {error}", err=True)
         whole = False
-    show(setup.root)
+    if any(block.samples for block in read_experiment(setup.root).blocks):
+        show(setup.root)
     if not whole:
         click.echo(f"stopped; `loadgen simulate --resume {setup.root}` goes on with it", err=True)
     return 0 if whole else 3

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -129,6 +130,7 @@ def test_ctrl_c_ends_it_and_reports_what_there_is(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stderr is not None
         assert [process.stderr.readline() for _ in range(2)] == [f"run directory: {out}\n", "blocks to simulate: 1\n"]
+        time.sleep(1)  # the block takes several
         os.kill(process.pid, signal.SIGINT)
         shown, said = process.communicate(timeout=60)
     assert process.returncode == 3, said
