@@ -114,6 +114,10 @@ class Profile(Keys):
     device: str = Field(default="cuda", description="cuda or cpu: what the log's wording depends on")
     gpu: str | None = None
     version: str = Field(default="0.32.0", description="the vLLM whose log wording and metric names are used")
+    front_s: Nonnegative = Field(
+        default=2e-4,
+        description="from sending to the engine's queue, in virtual time (a real front takes its own time)",
+    )
     model: ModelKeys
     memory: MemoryKeys
     step: StepKeys
