@@ -121,7 +121,7 @@ def with_format(calibration: Calibration, experiment: Experiment, known: Known, 
 def _read(experiment: Experiment, known: Known, notes: list[str], role: Role | None = None) -> _Run:
     blocks = complete_blocks(experiment, notes)
     arms = {spec.name: spec for spec in experiment.manifest.arms}
-    facts = {name: server_facts(experiment, name, blocks) for name in dict.fromkeys(b.manifest.arm for b in blocks)}
+    facts = {name: server_facts(experiment, name, blocks) for name in arms}
     base = next((name for name, one in facts.items() if one.kv_dtype in FULL), next(iter(facts)))
     budget = budget_tokens(arms[base], facts[base], known, notes)
     groups = step_groups(experiment, blocks, budget, notes, role=role)

@@ -36,7 +36,9 @@ def complete_blocks(experiment: Experiment, notes: list[str]) -> tuple[Block, ..
 
 def server_facts(experiment: Experiment, arm: str, blocks: Sequence[Block]) -> ServerFacts:
     """What an arm's server told; raises UserError where it told too little for a profile."""
-    facts = next(block.facts for block in blocks if block.manifest.arm == arm)
+    facts = next((block.facts for block in blocks if block.manifest.arm == arm), None)
+    if facts is None:
+        raise UserError(f"{experiment.path}: arm {arm}: no complete block; finish the run with compare --resume")
     lacking = [name for name in ("kv_dtype", "capacity_tokens", "block_tokens") if getattr(facts, name) is None]
     if facts.bytes_per_token is None and facts.kv_memory_bytes is None:
         lacking.append("bytes_per_token")

@@ -145,7 +145,7 @@ def fit(groups: Sequence[Group], *, base: str, held: Mapping[Key, float] | None 
         key = _untold(design, seconds, known, values, weights)
         if key is None:
             break
-        _give_up(design, key, base)
+        known = known + _give_up(design, key, base, held)
     left = seconds - known
     ends = dict(zip(design.x, _intervals(design.matrix(), left, weights, groups), strict=False))
     terms = _terms(design, x, dict(zip(design.x, values, strict=True)), held, base)
@@ -174,11 +174,16 @@ def _without_work(design: _Design) -> None:
         design.given_up[key] = "the run has no such work"
 
 
-def _give_up(design: _Design, key: Key, base: str) -> None:
+def _give_up(design: _Design, key: Key, base: str, held: Mapping[Key, float]) -> Values:
+    """Takes a term out; gives back what is known of it all the same (reading the cache costs what it does in base)."""
     column = design.x.pop(key)
-    if key[0] == "read_s_per_byte" and key[1] != base and (key[0], base) in design.x:
-        design.x[key[0], base] = design.x[key[0], base] + column
     design.given_up[key] = "the run cannot tell it from the other terms"
+    same = (key[0], base)
+    if key[0] != "read_s_per_byte" or key == same:
+        return np.zeros(len(column))
+    if same in design.x:
+        design.x[same] = design.x[same] + column
+    return held.get(same, 0.0) * column
 
 
 def _solved(x: Values, y: Values, weights: Values) -> Values:
