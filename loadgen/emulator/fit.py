@@ -240,7 +240,7 @@ def _source(experiment: Experiment, facts: ServerFacts, fitted: Fitted) -> str:
     host = facts.host.cpu if facts.host and facts.host.cpu and facts.device == "cpu" else None
     where = f" on {host}, {facts.host.cores} cores" if host and facts.host else ""
     return (
-        f"loadgen calibrate of a {manifest.scenario} run of {manifest.started_at[:10]}, {facts.engine} "
+        f"measured: loadgen calibrate of a {manifest.scenario} run of {manifest.started_at[:10]}, {facts.engine} "
         f"{facts.version or 'of unknown version'}{where}; {fitted.explained_ratio:.0%} of the variation of "
         f"{len(fitted.seconds):,} step times explained, typical error {fitted.spread:.0%}"
     )

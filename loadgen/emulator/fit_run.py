@@ -103,15 +103,20 @@ def step_groups(
         )
         notes += _disagreement(where, block, samples)
     if not groups:
-        raise UserError(f"{experiment.path}: no stage can be read", *complaints)
+        raise UserError(f"{experiment.path}: no stage can be read{_unread(complaints)}")
     if not batched and role is None:
         raise UserError(
             f"{experiment.path}: no stage with several requests in flight: what a batch costs cannot be fitted; "
-            "calibrate needs a stage with concurrency above 1",
-            *complaints,
+            f"calibrate needs a stage with concurrency above 1{_unread(complaints)}"
         )
     notes += [f"left out: {complaint}" for complaint in complaints]
     return tuple(groups)
+
+
+def _unread(complaints: Sequence[str]) -> str:
+    if not complaints:
+        return ""
+    return f": {complaints[0]}" + (f"; and {len(complaints) - 1} more" if len(complaints) > 1 else "")
 
 
 def _parts(blocks: Sequence[Block], role: Role | None) -> Iterator[tuple[Block, StageSpec, list[Sample]]]:

@@ -18,6 +18,8 @@ Values = NDArray[np.float64]
 
 SHORTEST_SHARE = 0.05  # of a stream's own gaps, taken for the shortest steps
 MOST_TOKENS_PER_EVENT = 1.03
+TIED_SHARE = 0.1  # of the mean gap, below which two tokens of a stream came together
+MOST_TIED = 0.05
 BURST_SHARE = 0.5  # arrivals closer than this share of such a step belong together
 
 
@@ -35,11 +37,16 @@ class Seen:
 _Burst = dict[int, float]  # position of a stream in the list of samples -> when its token arrived
 
 
-@dataclass(slots=True)
-class _Chunk:
+@dataclass(slots=True, eq=False)
+class _Prefill:
+    """What has to be computed of one stream before it yields at burst `ends`; placed from burst `begins` on."""
+
     stream: int
-    left: int  # tokens still to be placed
+    tokens: int
     before: int  # tokens in the cache when it began
+    ends: int
+    begins: int = 0
+    unseen: int = 0  # steps before `begins` that yielded nothing to anybody
 
 
 def steps_of(samples: Sequence[Sample], *, budget_tokens: int) -> tuple[Seen, ...]:
@@ -63,8 +70,12 @@ def unreadable(samples: Sequence[Sample]) -> str | None:
     tokens = sum(sample.output_tokens or 0 for sample in samples)
     if tokens > MOST_TOKENS_PER_EVENT * events:
         return f"{events:,} events for {tokens:,} tokens: steps that came together cannot be told apart"
-    if _apart_s(samples) <= 0:
-        return "tokens of one stream arrived together, or there is one token a request: steps cannot be told apart"
+    gaps = _gaps(samples)
+    if not len(gaps):
+        return "one token a request: steps cannot be told apart"
+    together = float((gaps < TIED_SHARE * gaps.mean()).mean())
+    if together > MOST_TIED:
+        return f"{together:.0%} of tokens came together with their stream's last one: client or server wrote late"
     return None
 
 
@@ -74,9 +85,18 @@ def preemptions(samples: Sequence[Sample]) -> int:
     return sum(again for burst in _served(samples, bursts) for _, token, again in burst if token)
 
 
-def _apart_s(samples: Sequence[Sample]) -> float:
+def _gaps(samples: Sequence[Sample]) -> Values:
+    """Between the tokens of one stream, all streams."""
     gaps = [np.diff(sample.events_s) for sample in samples if len(sample.events_s) > 1]
-    return BURST_SHARE * float(np.quantile(np.concatenate(gaps), SHORTEST_SHARE)) if gaps else 0.0
+    return np.concatenate(gaps) if gaps else np.empty(0)
+
+
+def _apart_s(samples: Sequence[Sample]) -> float:
+    gaps = _gaps(samples)
+    if not len(gaps):
+        return 0.0
+    apart = gaps[gaps > TIED_SHARE * gaps.mean()]
+    return BURST_SHARE * float(np.quantile(apart, SHORTEST_SHARE)) if len(apart) else 0.0
 
 
 def _at_s(burst: _Burst) -> float:
@@ -149,33 +169,26 @@ def _served(samples: Sequence[Sample], bursts: Sequence[_Burst]) -> list[list[tu
 def _work(
     samples: Sequence[Sample], served: list[list[tuple[int, int, bool]]], bursts: Sequence[_Burst], budget: int
 ) -> tuple[list[Work], list[int]]:
-    """The work of each burst's step, and how many steps it took. From the last to the first: a prefill that does not
-    fit into the step that ends it began in the one before.
-    """
-    works, counts = [Work()] * len(served), [1] * len(served)
-    carried: list[_Chunk] = []
-    for number in range(len(served) - 1, -1, -1):
-        decodes, chunks = _split(samples, served[number])
-        sent = [chunk for chunk in carried if number and samples[chunk.stream].sent_s < _at_s(bursts[number - 1])]
-        for chunk in carried:
-            if chunk not in sent:
-                works[number + 1], more = _unseen(works[number + 1], chunk, budget)
-                counts[number + 1] += more
-        work = Work(
-            sequences=len(served[number]),
-            new_tokens=len(decodes),
-            context_tokens=sum(decodes),
-        )
-        works[number], carried = _filled(work, sent + chunks, budget)
-    for chunk in carried:
-        works[0], more = _unseen(works[0], chunk, budget)
-        counts[0] += more
+    """The work of each burst's step, and how many steps it took."""
+    works, counts, prefills = [], [1] * len(served), []
+    for number, row in enumerate(served):
+        decodes, begun = _split(samples, row, number)
+        works.append(Work(sequences=len(row), new_tokens=len(decodes), context_tokens=sum(decodes)))
+        prefills += begun
+    rooms = [budget - work.new_tokens for work in works]
+    _begun(samples, bursts, prefills, list(rooms), budget)
+    for prefill in prefills:
+        counts[prefill.begins] += prefill.unseen
+        for number, before, new in _chunks(prefill, rooms, budget):
+            works[number] = _with(works[number], new, before)
     return works, counts
 
 
-def _split(samples: Sequence[Sample], row: list[tuple[int, int, bool]]) -> tuple[list[int], list[_Chunk]]:
-    """The contexts that decoding streams read, and what has to be computed of the others."""
-    decodes, chunks = [], []
+def _split(
+    samples: Sequence[Sample], row: list[tuple[int, int, bool]], number: int
+) -> tuple[list[int], list[_Prefill]]:
+    """The contexts that decoding streams read, and what has to be computed of the others, first come first."""
+    decodes, prefills = [], []
     for stream, token, again in row:
         sample = samples[stream]
         prompt = sample.planned_prompt_tokens if sample.prompt_tokens is None else sample.prompt_tokens
@@ -183,38 +196,48 @@ def _split(samples: Sequence[Sample], row: list[tuple[int, int, bool]]) -> tuple
             decodes.append(prompt + token - 1)
         else:
             known = 0 if token else min(sample.cached_tokens or 0, prompt - 1)
-            chunks.append(_Chunk(stream, prompt + token - known, known))
-    return decodes, chunks
+            prefills.append(_Prefill(stream, prompt + token - known, known, number))
+    return decodes, prefills
 
 
-def _filled(work: Work, chunks: list[_Chunk], budget: int) -> tuple[Work, list[_Chunk]]:
-    """Puts the ends of `chunks` into a step, the last admitted first; gives back what must have come before."""
-    carried = []
-    for chunk in reversed(chunks):
-        new = min(chunk.left, max(0, budget - work.new_tokens))
-        chunk.left -= new
-        work = _with(work, new, chunk.before + chunk.left)
-        if chunk.left:
-            carried.append(chunk)
-    return work, carried[::-1]
+def _begun(
+    samples: Sequence[Sample], bursts: Sequence[_Burst], prefills: Sequence[_Prefill], rooms: list[int], budget: int
+) -> None:
+    """Finds the step in which each prefill began: the latest that leaves room for all of it, not before it was sent."""
+    for prefill in reversed(prefills):
+        left, number = prefill.tokens, prefill.ends
+        while True:
+            new = min(left, max(0, rooms[number]))
+            rooms[number] -= new
+            left -= new
+            earlier = number > 1 and samples[prefill.stream].sent_s <= _at_s(bursts[number - 2])
+            if not left or not earlier:
+                break
+            number -= 1
+        prefill.begins, prefill.unseen = number, -(-left // budget)
 
 
-def _unseen(work: Work, chunk: _Chunk, budget: int) -> tuple[Work, int]:
-    """Steps that yielded nothing to anybody: they are in the time up to the next burst."""
-    more = 0
-    while chunk.left:
-        new = min(chunk.left, budget)
-        chunk.left -= new
-        more += 1
-        work = _with(work, new, chunk.before + chunk.left)
-    return work, more
+def _chunks(prefill: _Prefill, rooms: list[int], budget: int) -> Iterator[tuple[int, int, int]]:
+    """(burst, tokens in the cache before, new tokens) of each chunk: each as large as its step allows, as vLLM does."""
+    places = [(prefill.begins, budget)] * prefill.unseen
+    places += [(number, rooms[number]) for number in range(prefill.begins, prefill.ends)]
+    done = 0
+    for number, room in places:
+        new = max(0, min(prefill.tokens - done - 1, room))
+        if new:
+            yield number, prefill.before + done, new
+            done += new
+    for number in range(prefill.begins, prefill.ends):
+        rooms[number] = 0
+    rooms[prefill.ends] -= prefill.tokens - done
+    yield prefill.ends, prefill.before + done, prefill.tokens - done
 
 
 def _with(work: Work, new: int, before: int) -> Work:
     return work._replace(
         new_tokens=work.new_tokens + new,
         prefill_tokens=work.prefill_tokens + new,
-        context_tokens=work.context_tokens + before * (new > 0),
+        context_tokens=work.context_tokens + before,
         prefill_pairs=work.prefill_pairs + new * (before + new / 2),
     )
 
