@@ -44,7 +44,8 @@ def _interval(term: Term) -> str:
         return "not fitted"
     if term.lo is None or term.hi is None:
         return "unknown: one block"
-    return f"{_figure(term, term.lo)} to {_figure(term, term.hi)}"
+    ends = [_figure(term, term.lo), _figure(term, term.hi)]
+    return " to ".join(reversed(ends) if term.name == "read_s_per_byte" else ends)  # a speed is the inverse
 
 
 def _figure(term: Term, seconds: float) -> str:
