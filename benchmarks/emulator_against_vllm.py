@@ -94,7 +94,7 @@ def predictions(
     first = fit_run.manifest.scenario
     for run, plan in runs:
         scenario = run.manifest.scenario
-        if scenario != first:
+        if scenario != first and arms_of(run, full=True).blocks:
             yield (
                 f"16 bits in {scenario}, fitted to 16 bits in {first}",
                 calibration.profile,
@@ -108,6 +108,8 @@ def predictions(
     own_terms = with_format(calibration, quantized, known, role="one_stream")
     for run, plan in runs:
         other, scenario = arms_of(run, full=False), run.manifest.scenario
+        if not other.blocks:
+            continue
         names = ", ".join(arm.name for arm in other.manifest.arms)
         yield f"{names} in {scenario}, from the 16-bit fit and its bytes per token alone", bytes_alone, other, plan
         yield f"{names} in {scenario}, with its own terms fitted to one stream of {first}", own_terms, other, plan
