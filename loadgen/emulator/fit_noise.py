@@ -35,7 +35,7 @@ def noise_of(groups: Sequence[Group], fitted: Fitted, *, restarts: bool) -> Nois
     parts = np.split(logs, np.cumsum([len(group.seen) for group in groups])[:-1])
     hiccup_s, per_minute = _pauses(fitted)
     between, known = _between_blocks(groups, parts, fitted.spread)
-    notes = [] if known else ["noise between blocks: a stage of a format has one block only; start and wander kept at 0"]
+    notes = [] if known else ["noise between blocks: a stage of a format has one block; start and wander kept at 0"]
     if known and restarts:
         notes.append(
             "noise.start holds all that differs between blocks; wander cannot be told from it and is kept at 0"
