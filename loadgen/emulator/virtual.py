@@ -2,7 +2,7 @@
 
 What the client does in `drive` is done here in order of instants: a closed loop sends its next request when one ends,
 an open loop sends at due times, `after` and `think_s` hold requests back, a cap spaces them, `duration_s` ends the
-sending. A request takes `WIRE_S` to the engine and each token `WIRE_S` back.
+sending. A request takes the profile's `front_s` to the engine and each token `WIRE_S` back.
 """
 
 import heapq
@@ -18,6 +18,7 @@ from loadgen.records import Failure, Request, Sample, StageMark, StagePlan
 
 WIRE_S = 0.0002
 CLOSE_S = 0.0001  # from the last token to the end of the response
+RESEND_S = 0.0001  # from there to the stream's next request: never at the same instant
 WARMUP_STREAMS = 8  # as drive.run: a warm-up without due times is a closed loop
 REST_S = 0.05  # between stages
 
@@ -160,18 +161,18 @@ class Part:
         """When the next thing happens while the engine is idle."""
         instants = [self._wanted[0][0]] if self._wanted else []
         if self._sent:
-            instants.append(self._sent[0].sent_s + WIRE_S)
+            instants.append(self._sent[0].sent_s + self.process.arm.profile.front_s)
         return min(instants, default=None)
 
     def _deliver(self) -> None:
         """Sends what wants to be sent by now, in order of time, and hands the engine what has arrived."""
-        now_s, sent = self.process.now_s, self._sent
+        now_s, sent, front_s = self.process.now_s, self._sent, self.process.arm.profile.front_s
         while self._wanted and self._wanted[0][0] <= now_s:
             at_s, _, call = heapq.heappop(self._wanted)
             call.sent_s = at_s if self.cap is None else self.cap.turn(at_s)
             if self.duration_s is None or call.sent_s < self._started_s + self.duration_s:
                 sent.append(call)
-        while sent and (arrived_s := sent[0].sent_s + WIRE_S) <= now_s:
+        while sent and (arrived_s := sent[0].sent_s + front_s) <= now_s:
             call = sent.popleft()
             self.process.accept(call.request, salt=self.salt, arrived_s=arrived_s, payload=call)
 
@@ -185,7 +186,7 @@ class Part:
             for follower in self._followers.pop(sample.index, ()):
                 self._follow(follower, end_s)
             if self.streams is not None:
-                self._refill(end_s)
+                self._refill(end_s + RESEND_S)
 
     def _follow(self, request: Request, ended_s: float) -> None:
         at_s = ended_s + request.think_s

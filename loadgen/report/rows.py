@@ -8,7 +8,7 @@ from loadgen.records import ArmReport, Difference, Estimate, Report, ServerFacts
 from loadgen.report.words import bounds, how_sent, label, ratio_interval, ratio_text, unit, with_interval
 
 _LATENCY = ("ttft_p50_s", "ttft_p99_s", "itl_p50_s", "itl_p99_s")
-_SERVER = ("kv_usage_peak_ratio", "running_mean", "waiting_mean", "preemptions")
+_SERVER = ("kv_usage_peak_ratio", "prefix_hit_ratio", "running_mean", "waiting_mean", "preemptions")
 ESSENTIAL: dict[str, tuple[str, ...]] = {
     "one_stream": ("output_tokens_per_s", *_LATENCY),
     "saturated": ("output_tokens_per_s", "goodput_per_s", *_LATENCY, *_SERVER),

@@ -30,6 +30,7 @@ def arm() -> Emulated:
         {
             "name": "even",
             "source": "planted",
+            "front_s": WIRE_S,
             "model": {"name": "m", "layers": 1, "kv_heads": 1, "head_dim": 1, "weight_bytes": 0, "max_model_len": 4096},
             "memory": {"kv_cache_bytes": 4 * 17 * 4096},
             "step": {
