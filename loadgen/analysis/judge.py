@@ -91,8 +91,7 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
 
 def _title(cut: Study) -> str:
     arms = cut.base if cut.test is None else f"{cut.test} against {cut.base}"
-    simulated = " (SIMULATED)" if cut.experiment.manifest.noise_seed is not None else ""
-    return f"{arms}: {cut.experiment.manifest.scenario}{simulated}"
+    return f"{arms}: {cut.experiment.manifest.scenario}"
 
 
 def _simulated(engine: str) -> bool:

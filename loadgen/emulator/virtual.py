@@ -116,6 +116,7 @@ class Part:
             model.abort(sequence)
             self.samples.append(self._cut(_call_of(sequence), sequence.events_s, now_s))
         self.samples += [self._cut(call, (), now_s) for call in self._sent if call.sent_s <= now_s]
+        self.process.tally.look(model)
         return self._mark(now_s - self.origin_s, "interrupted")
 
     def _mark(self, ended_s: float, stopped: str | None) -> StageMark:

@@ -62,7 +62,7 @@ class Engine:
     has no known metrics. `rank_label`: the label that tells data-parallel ranks apart. `forces_length`: request fields
     that make the output exactly as long as asked; a value "output_tokens" stands for that number. `chat_limit`: the
     field that limits a chat's output. `config_metric`: a gauge whose labels are the cache's configuration.
-    `kv_dtype_flag`: the flag that sets the KV cache's type. `needs_model`: it is started with a model's name or folder.
+    `kv_dtype_flag`: the flag that sets the KV cache's type. `needs_model`: False where an arm needs no model named.
     """
 
     name: str

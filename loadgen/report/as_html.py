@@ -129,7 +129,7 @@ def _header(report: Report) -> Element:
 def _band(report: Report) -> Element | None:
     """What stays in sight wherever the page is read."""
     simulated = words.simulated(report)
-    return element("p", simulated, class_="band", role="note") if simulated else None
+    return element("p", simulated, class_="simulated") if simulated else None
 
 
 def _head(report: Report) -> Element:
@@ -139,7 +139,7 @@ def _head(report: Report) -> Element:
         element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", report.title),
+        element("title", f"SIMULATED: {report.title}" if report.simulated else report.title),
         raw("style", _asset("page.css")),
     )
 

@@ -44,7 +44,7 @@ GAUGE: dict[str, tuple[str, Unit]] = {
     "waiting": ("waiting", "count"),
     "preemptions": ("preemptions", "count"),
 }
-EMULATED = "Emulated: these figures come from an emulator, not from an engine."
+SIMULATED = "SIMULATED: these figures come from an emulator, not from an engine."
 NO_CLIENT = "No client existed: in virtual time nothing is sent, and nobody can be late."
 NOT_COMPARED = "One arm: there is nothing to compare."
 NOT_JUDGED = "No verdict: the run did not get far enough to judge it."
@@ -140,7 +140,7 @@ def simulated(report: Report) -> str:
     if report.virtual_time:
         which = f"profile{'s' if ' and ' in profiles else ''} {profiles}" if profiles else "a profile"
         return f"SIMULATED: no server ran; these figures follow from {which}."
-    return EMULATED if report.simulated else ""
+    return SIMULATED if report.simulated else ""
 
 
 def servers(report: Report) -> str:

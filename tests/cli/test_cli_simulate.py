@@ -51,7 +51,7 @@ def test_two_arms_are_compared_and_every_form_says_simulated(tmp_path: Path, sce
     told = "SIMULATED: no server ran; these figures follow from profile h100-llama3.1-8b."
     assert told in done.stdout
     assert told in (out / "report.txt").read_text()
-    assert f'<p class="band" role="note">{told}' in (out / "report.html").read_text()
+    assert f'<p class="simulated">{told}' in (out / "report.html").read_text()
     assert 'profile="h100-llama3.1-8b"' in (out / "report.prom").read_text()
     report = report_of(out)
     assert report.virtual_time

@@ -209,6 +209,7 @@ def test_who_stops_it_gets_exact_accounts_of_what_was_in_flight(spec: dict[str, 
     assert (mark.unsent, mark.stopped) == (10 - len(samples), "interrupted")
     assert all(sample.events_s[-1] <= sample.end_s for sample in stopped)
     assert not process.model.busy
+    assert process.scrapes[-1].engines[0].values["running"] > process.tally.gauges["running"] == 0
     assert [(part.planned, part.done, part.failed) for part in watch.parts] == [(10, len(samples), 2)]
 
 

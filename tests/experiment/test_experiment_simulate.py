@@ -148,7 +148,7 @@ def test_processes_live_as_long_as_the_experiment_says(
 def test_a_report_of_it_says_that_no_server_and_no_client_were_there(tmp_path: Path, plan: Plan) -> None:
     report = judge(computed(made(tmp_path / "run", plan)))
     assert (report.simulated, report.virtual_time, report.innocence) == (True, True, ())
-    assert report.title == "fp8 against bf16: small (SIMULATED)"
+    assert report.title == "fp8 against bf16: small"
     assert not any("client" in line for line in report.warnings)
 
 

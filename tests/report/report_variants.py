@@ -183,7 +183,6 @@ def virtual_time() -> Report:
     told = {"profile": "h100-llama3.1-8b", "profile_source": "a vendor's figures, 2026-04-22"}
     return msgspec.structs.replace(
         whole,
-        title=f"{whole.title} (SIMULATED)",
         command="loadgen simulate kv-demo --arm bf16 --arm fp8 --profile h100-llama3.1-8b",
         simulated=True,
         virtual_time=True,

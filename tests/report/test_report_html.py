@@ -123,13 +123,14 @@ def test_plotly_gets_names_that_it_shows_literally() -> None:
 
 
 def test_a_simulated_report_says_so() -> None:
-    assert "Emulated" in Page(as_html.render(msgspec.structs.replace(comparison(), simulated=True))).text
+    page = as_html.render(msgspec.structs.replace(comparison(), simulated=True))
+    assert Page(page).text.count("SIMULATED: ") == 2, "in the title and in the bar that stays in sight"
+    assert '<p class="simulated">' in page
+    assert '<p class="simulated">' not in as_html.render(comparison())
 
 
-def test_virtual_time_is_in_the_title_and_in_a_band_that_stays_in_sight() -> None:
+def test_virtual_time_says_that_no_server_ran_and_no_client() -> None:
     source = as_html.render(virtual_time())
-    page = Page(source)
-    assert re.search(r"<title>[^<]*\(SIMULATED\)</title>", source)
-    assert '<p class="band" role="note">SIMULATED: no server ran' in source
-    assert "No client existed" in page.text
-    assert 'class="band"' not in as_html.render(comparison())
+    assert "<title>SIMULATED: " in source
+    assert '<p class="simulated">SIMULATED: no server ran; these figures follow from profile h100' in source
+    assert "No client existed" in Page(source).text
