@@ -74,7 +74,7 @@ def arm(profile: Profile, dtype: str, memory_bytes: float | None = None, **flags
 
 
 def simulated(stage: StagePlan, engine: Emulated) -> Outcome:
-    """The whole replay on one engine."""
+    """The replay on one engine."""
     began_s = time.process_time()
     process = Process(engine, seed=(1,))
     process.begin(0.0, EACH_S)
@@ -93,6 +93,27 @@ def simulated(stage: StagePlan, engine: Emulated) -> Outcome:
         preemptions=process.tally.counters["preemptions"],
         cpu_s=time.process_time() - began_s,
     )
+
+
+class Bench:
+    """The trace and the machine; each replay is simulated once, whichever table asks for it."""
+
+    def __init__(self) -> None:
+        self.stage = replay()
+        self.profile = load(PROFILE)
+        self.each_bytes = token_bytes(self.profile, "bfloat16")
+        self._known: dict[tuple[float, str, float | None], Outcome] = {}
+
+    def memory_bytes(self, millions: float) -> float:
+        """What so many million tokens take in 16 bits."""
+        return millions * 1e6 * self.each_bytes
+
+    def replayed(self, speed: float, dtype: str, memory_bytes: float | None) -> Outcome:
+        """The trace at this speed on an engine with this memory for its cache; None: the card's own."""
+        key = (speed, dtype, memory_bytes)
+        if key not in self._known:
+            self._known[key] = simulated(slowed(self.stage, speed), arm(self.profile, dtype, memory_bytes))
+        return self._known[key]
 
 
 Touched = tuple[Sequence[object], Sequence[object], int]  # blocks looked up, then stored; prompt tokens
@@ -147,39 +168,37 @@ def percent(ratio: float) -> str:
     return f"{100 * ratio:.1f} %"
 
 
-def hits(stage: StagePlan, profile: Profile) -> None:
+def hits(bench: Bench) -> None:
     """From a plain LRU to the engine under load, a step at a time."""
-    size, each = profile.scheduler.block_tokens, token_bytes(profile, "bfloat16")
-    calm = slowed(stage, SERVED)
+    size, requests = bench.profile.scheduler.block_tokens, bench.stage.requests
 
-    def engine(millions: int) -> Emulated:
-        return arm(profile, "bfloat16", millions * 1e6 * each)
+    def without_time(millions: int) -> float:
+        engine = arm(bench.profile, "bfloat16", bench.memory_bytes(millions))
+        return simulated(bench.stage, replace(engine, cost=NO_TIME)).hit_ratio
+
+    def under_load(speed: float) -> Callable[[int], float]:
+        return lambda millions: bench.replayed(speed, "bfloat16", bench.memory_bytes(millions)).hit_ratio
 
     steps: dict[str, Callable[[int], float]] = {
-        f"LRU, the trace's {TRACE_BLOCK}-token blocks": lambda m: lru(of_trace(stage.requests), TRACE_BLOCK, m * 1e6),
-        f"LRU, {size}-token blocks": lambda m: lru(of_engine(stage.requests, size, outputs=False), size, m * 1e6),
-        "... and outputs are kept too": lambda m: lru(of_engine(stage.requests, size, outputs=True), size, m * 1e6),
-        "the engine, its steps taking no time": lambda m: simulated(stage, replace(engine(m), cost=NO_TIME)).hit_ratio,
-        f"the engine on the H100, {SERVED:g} of the trace's speed": lambda m: simulated(calm, engine(m)).hit_ratio,
-        "**the engine on the H100, the trace's speed**": lambda m: simulated(stage, engine(m)).hit_ratio,
+        f"LRU, the trace's {TRACE_BLOCK}-token blocks": lambda m: lru(of_trace(requests), TRACE_BLOCK, m * 1e6),
+        f"LRU, {size}-token blocks": lambda m: lru(of_engine(requests, size, outputs=False), size, m * 1e6),
+        "... and outputs are kept too": lambda m: lru(of_engine(requests, size, outputs=True), size, m * 1e6),
+        "the engine, its steps taking no time": without_time,
+        f"the engine on the H100, {SERVED:g} of the trace's speed": under_load(SERVED),
+        "**the engine on the H100, the trace's speed**": under_load(1.0),
     }
     head = ("prompt tokens found in the cache", *(f"{millions} M" for millions in CAPACITIES))
     table(head, ((name, *(percent(share(m)) for m in CAPACITIES)) for name, share in steps.items()))
 
 
-def pays(stage: StagePlan, profile: Profile) -> None:
+def pays(bench: Bench) -> None:
     """bf16 against fp8 in the same memory."""
-    each = token_bytes(profile, "bfloat16")
-    memories: list[float | None] = [None, *(millions * 1e6 * each for millions in CAPACITIES[:4])]
+    memories = (None, *(bench.memory_bytes(millions) for millions in CAPACITIES[:3]))
     head = ("memory for the cache", "KV", "tokens", "hits", "TTFT p50", "TTFT p99", "running", "waiting", "KV usage")
-    for speed in (1.0, SERVED):
+    for speed in (SERVED, 1.0):
         print(f"At {speed:g} of the trace's speed:\n")
-        paced = slowed(stage, speed)
-        rows = (
-            _row(memory, simulated(paced, arm(profile, dtype, memory)))
-            for memory in memories
-            for dtype in ("bfloat16", "fp8")
-        )
+        asked = ((memory, dtype) for memory in memories for dtype in ("bfloat16", "fp8"))
+        rows = (_row(memory, bench.replayed(speed, dtype, memory)) for memory, dtype in asked)
         table((*head, "preempted", "ended after", "CPU"), rows)
 
 
@@ -201,17 +220,17 @@ def _row(memory: float | None, found: Outcome) -> tuple[str, ...]:
     )
 
 
-def cost(stage: StagePlan, profile: Profile) -> None:
-    """What one simulation costs, reading of the trace and planning included."""
-    found = simulated(stage, arm(profile, "bfloat16", 4e6 * token_bytes(profile, "bfloat16")))
-    tokens = sum(request.prompt_tokens + request.output_tokens for request in stage.requests)
+def cost(bench: Bench) -> None:
+    """What one simulation costs, reading the trace and planning included."""
+    found = simulated(bench.stage, arm(bench.profile, "bfloat16", bench.memory_bytes(4)))
+    tokens = sum(request.prompt_tokens + request.output_tokens for request in bench.stage.requests)
     print(
-        f"{len(stage.requests):,} requests, {tokens:,} tokens, {found.ended_s / 60:.0f} minutes of the engine: "
-        f"{time.process_time():.1f} s of user and system CPU in this process, all in\n"
+        f"{len(bench.stage.requests):,} requests, {tokens:,} tokens, {found.ended_s / 60:.0f} minutes of the engine: "
+        f"{time.process_time():.1f} s of CPU, all in\n"
     )
 
 
-PARTS: dict[str, Callable[[StagePlan, Profile], None]] = {"cost": cost, "hits": hits, "pays": pays}
+PARTS: dict[str, Callable[[Bench], None]] = {"cost": cost, "hits": hits, "pays": pays}
 
 
 def main() -> None:
@@ -219,9 +238,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--part", choices=PARTS, action="append", help="what to print (default: all)")
     asked = parser.parse_args().part or list(PARTS)
-    stage, profile = replay(), load(PROFILE)
+    bench = Bench()
     for name in asked:
-        PARTS[name](stage, profile)
+        PARTS[name](bench)
 
 
 if __name__ == "__main__":
