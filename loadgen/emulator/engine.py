@@ -14,6 +14,7 @@ from loadgen.emulator.model import Sequence
 FINE_S = 0.001
 # A step whose tokens are this late is a late one: the engine's clock then goes on from now. Less is caught up with.
 LATE_S = 0.005
+ROUNDING_S = 1e-9  # sums of instants are not exact
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -154,7 +155,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         wait_s = at_s - self._now_s()
         await asyncio.sleep(max(0.0, wait_s - FINE_S))
-        while (now_s := self._now_s()) < at_s:
+        while (now_s := self._now_s()) < at_s - ROUNDING_S:
             await asyncio.sleep(0)
             if self._now_s() == now_s:  # a clock that stands still between turns jumps from timer to timer
                 ring: asyncio.Future[None] = loop.create_future()
