@@ -63,12 +63,7 @@ def written(line: Line, *, at: datetime, pid: int, version: str) -> str:
 
 def uses_v0(arm: Emulated) -> bool:
     """True where this version leaves its V1 engine for a quantized cache: no kernel but XFormers' reads it."""
-    return numbers(arm.profile.version) < (0, 11) and backend(arm) == "XFORMERS"
-
-
-def backend(arm: Emulated) -> str:
-    """The attention backend, by its name in vLLM's registry."""
-    return arm.flags.get("attention-backend", arm.format.backend)
+    return numbers(arm.profile.version) < (0, 11) and arm.format.backend == "XFORMERS"
 
 
 def asked_type(arm: Emulated) -> str:
@@ -139,7 +134,7 @@ def _configuration(arm: Emulated) -> Iterator[Line]:
 
 
 def _backend(arm: Emulated) -> Iterator[Line]:
-    name, known = backend(arm), numbers(arm.profile.version)
+    name, known = arm.format.backend, numbers(arm.profile.version)
     if arm.profile.device == "cpu":
         yield from _cpu_backend(name, old=known < (0, 11, 2))
         return
@@ -154,7 +149,7 @@ def _backend(arm: Emulated) -> Iterator[Line]:
         yield Line(CORE, "INFO", "cuda.py:289", "Using XFormers backend.")
     elif known < (0, 11, 2):
         yield Line(CORE, "INFO", "cuda.py:321", f"Using {WORDS.get(name, name)} backend on V1 engine.")
-    elif "attention-backend" in arm.flags:
+    elif arm.flags.get("attention-backend", "auto") != "auto":
         yield Line(CORE, "INFO", "cuda.py:446", f"Using AttentionBackendEnum.{name} backend.")
     elif known < (0, 12):
         yield Line(CORE, "INFO", "cuda.py:428", f"Using {name} backend.")

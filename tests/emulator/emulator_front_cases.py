@@ -19,6 +19,7 @@ from loadgen.emulator.profile import Profile
 STEP_S = 0.010
 PROFILE = {
     "name": "toy",
+    "source": "planted",
     "model": {
         "name": "toy",
         "layers": 2,
@@ -28,7 +29,7 @@ PROFILE = {
         "max_model_len": 512,
         "vocabulary": 2048,
     },
-    "memory": {"kv_cache_bytes": 2 * 2 * 64 * 4 * 16 * 64},  # 64 blocks of 16 tokens in 16 bits
+    "memory": {"kv_cache_bytes": 2 * 2 * 64 * 4 * 16 * 64},  # 64 blocks of 16 tokens in 16 bits, one of them null
     "step": {"fixed_s": STEP_S, "weight_bandwidth_bytes_per_s": 1e12, "attention_bandwidth_bytes_per_s": 1e15},
     "formats": {"bfloat16": {"backend": "FLASH_ATTN"}, "fp8": {"backend": "FLASH_ATTN"}},
     "scheduler": {"max_num_seqs": 8},

@@ -171,7 +171,7 @@ def test_a_comparison_of_two_emulated_arms_from_end_to_end(tmp_path):
     out = tmp_path / "run"
     shared = tmp_path / "shared.yaml"
     shared.write_text(
-        f"profile: {PROFILE}\nkv-cache-memory-bytes: 268435456\nmax-model-len: 2048\nmax-num-seqs: 64\n"
+        f"profile: {PROFILE}\nkv-cache-memory-bytes: 268435456\nmax-model-len: 2000\nmax-num-seqs: 64\n"
         "enable-prefix-caching: false\n"
     )
     scenario = str(Path(__file__).with_name("short-emulated.yaml"))

@@ -70,7 +70,9 @@ def test_an_unusual_backend_of_a_cpu_is_named(version):
 
 @pytest.mark.parametrize("version", ["0.11.2", "0.20.0", "0.32.0"])
 def test_a_backend_that_was_asked_for(version):
-    arm = planted(version, "cuda", "FLASH_ATTN", "fp8", **{"attention-backend": "FLASHINFER"})
+    formats = {"fp8": {"backend": "FLASH_ATTN", "other_backends": {"FLASHINFER": {}}}}
+    asked = {"kv-cache-dtype": "fp8", "attention-backend": "FLASHINFER"}
+    arm = emulated(profile(version=version, formats=formats), asked)
     [seen] = read_log(log_of(arm), ENGINE).backends
     assert seen.name == "FLASHINFER"
     assert seen.line.startswith("Using AttentionBackendEnum.FLASHINFER backend.")
