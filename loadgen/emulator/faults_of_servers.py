@@ -24,7 +24,7 @@ ROWS = (
         "wire",
         "reset-before-response",
         "truncated",
-        "RST instead of an answer",
+        "RST instead of an answer; on a kept connection the request is sent once more",
         "before any byte of the response",
         plant=below_http.reset_before,
     ),
