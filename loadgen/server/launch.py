@@ -21,7 +21,7 @@ from loadgen.engines.table import ENGINES
 from loadgen.errors import ServerError, UserError
 from loadgen.records import ArmSpec
 from loadgen.server import log, supervise
-from loadgen.server.environment import engine_environment, engine_python, is_cpu_build
+from loadgen.server.environment import engine_environment, engine_python, is_cpu_build, is_own, own_environment
 
 OnWait = Callable[[float, str], None]
 
@@ -122,9 +122,7 @@ async def launched(
         raise ServerError(f"arm {arm.name}: port {port} is in use by another program; choose another with --port")
     python = await asyncio.to_thread(engine_python, engine)
     argv = server_argv(arm, engine=engine, python=python, host=host, port=port)
-    environment = engine_environment(
-        {**arm.shared_flags, **arm.flags}, cpu=await asyncio.to_thread(is_cpu_build, python), cores=_cores()
-    )
+    environment = await asyncio.to_thread(_environment, arm, engine, python)
     async with supervised(argv, environment=environment, log_path=log_path, grace_s=grace_s) as (process, pid):
         started = time.monotonic()
         url = f"http://{host}:{port}"
@@ -138,6 +136,12 @@ async def launched(
             name=arm.name,
             process=process,
         )
+
+
+def _environment(arm: ArmSpec, engine: Engine, python: Path) -> dict[str, str]:
+    if is_own(engine):
+        return own_environment()
+    return engine_environment({**arm.shared_flags, **arm.flags}, cpu=is_cpu_build(python), cores=_cores())
 
 
 @asynccontextmanager
