@@ -1,8 +1,9 @@
 """What an emulated server can be told to do wrong, and how each of these faults ends for whoever measures.
 
-A switch is `NAME[=VALUE][@EVERY]`: every EVERY-th completion request that asks for a stream, from the EVERY-th on, is
-answered with that fault (default: every one); faults of `metrics` count requests of /metrics. Requests that ask for no
-stream, by which a client learns what prompts can be made of, are answered well. `docs/faults.md` shows all outcomes.
+A switch is `NAME[=VALUE][@EVERY]`; several may be joined by commas. Every EVERY-th completion request that asks for a
+stream, from the EVERY-th on, is answered with that fault (default: every one); faults of `metrics` count requests of
+/metrics. Requests that ask for no stream, by which a client learns what prompts can be made of, are answered well.
+`docs/faults.md` shows all outcomes.
 """
 
 import json
@@ -96,7 +97,8 @@ class Faults:
 def parse(texts: Sequence[str]) -> Faults:
     """The faults of these switches. Raises UserError, one line per complaint."""
     complaints: list[str] = []
-    planted = [_planted(text, complaints) for text in texts]
+    switches = [switch.strip() for text in texts for switch in text.split(",")]
+    planted = [_planted(switch, complaints) for switch in switches]
     if complaints:
         raise UserError(*complaints)
     return Faults([one for one in planted if one is not None])

@@ -27,6 +27,7 @@ def test_a_switch_has_a_name_a_value_and_a_turn():
     assert [number for number in range(1, 10) if planted.acts_on(number)] == [3, 6, 9]
     (planted,) = parse(["stall"]).planted
     assert (planted.value, planted.every) == (2, 1)
+    assert [one.fault.name for one in parse(["stall,crlf", "gzip"]).planted] == ["stall", "crlf", "gzip"]
     assert parse(["leaks-children=5"]).planted[0].value == 5.0
 
 

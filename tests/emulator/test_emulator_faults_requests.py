@@ -5,6 +5,7 @@ import json
 
 import pytest
 from emulator.fault_cases import LONG_S, OF_REQUESTS, SHORT_S, TOKENS, Case
+from fakes.emulated import front
 from fakes.streaming_app import GAP_S, App, serving
 
 from loadgen.clock import Clock
@@ -13,7 +14,8 @@ from loadgen.drive.transport import Timeouts
 from loadgen.emulator.faults import parse
 from loadgen.records import Request, Run, Sample
 
-BODY = json.dumps({"stream": True, "max_tokens": TOKENS, "prompt": "a b c"}).encode()
+USAGE = {"stream_options": {"include_usage": True}}
+BODY = json.dumps({"stream": True, "max_tokens": TOKENS, "prompt": "a b c", "ignore_eos": True, **USAGE}).encode()
 REQUEST = Request(index=0, runs=(Run("a", 3),), output_tokens=TOKENS)
 
 
@@ -22,8 +24,9 @@ def client_of(url, transport="lean", endpoint="completions", read_s=LONG_S):
     return Client(base_url=url, endpoint=endpoint, clock=Clock(), transport=transport, timeouts=timeouts)
 
 
-async def sending(switches, times=1, *, app=None, **options) -> list[Sample]:
-    async with serving(app or App(), parse(switches)) as url, client_of(url, **options) as client:
+async def sending(switches, times=1, *, app=None, emulated=False, **options) -> list[Sample]:
+    server = front(switches) if emulated else serving(app or App(), parse(switches))
+    async with server as url, client_of(url, **options) as client:
         return [await client.send(BODY, request=REQUEST, stage="s") for _ in range(times)]
 
 
@@ -51,10 +54,11 @@ def assert_sane(sample):
     assert sample.e2e_s < LONG_S
 
 
-@pytest.fixture(scope="module", params=["lean", "httpx"])
+@pytest.fixture(scope="module", params=["lean", "httpx", "emulator"])
 def seen(request):
-    """By switch: the samples of a request on a fresh connection and of the next one."""
-    options = {"transport": request.param}
+    """By switch: the samples of a request on a fresh connection and of the next ones."""
+    emulated = request.param == "emulator"
+    options = {"emulated": True} if emulated else {"transport": request.param}
     found = together(*(sending([case.switch], 3, read_s=case.read_s, **options) for case in OF_REQUESTS))
     return request.param, dict(zip([case.switch for case in OF_REQUESTS], found, strict=True))
 
@@ -111,7 +115,7 @@ def test_what_does_no_harm_loses_nothing(case: Case, endpoint):
     ],
 )
 def test_what_came_before_the_failure_is_kept(switch, events):
-    (sample,) = sent([switch], read_s=SHORT_S)
+    (sample,) = sent([switch], read_s=SHORT_S if switch in ("stall=5", "no-answer") else LONG_S)
     assert sample.failure is not None
     assert len(sample.events_s) == events
 
