@@ -1,6 +1,6 @@
 """From an experiment as it was read to the report: pure, the same answer every time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loadgen.analysis import scrapes as readings, stats
@@ -16,9 +16,9 @@ from loadgen.analysis.innocence import innocence, withdrawn
 from loadgen.analysis.study import Study, study
 from loadgen.analysis.summary import arm_reports, commonest, failures, summaries
 from loadgen.analysis.unintended import doubts, unintended
-from loadgen.analysis.windows import stage_samples
+from loadgen.analysis.windows import several_per_event, stage_samples
 from loadgen.analysis.wording import counted
-from loadgen.analysis.work import Work, work
+from loadgen.analysis.work import Work, uncounted, work
 from loadgen.records import Check, Decomposition, Experiment, Finding, Report
 
 
@@ -43,7 +43,7 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
     """The whole report. `predicted_ratio(base dtype, test dtype)`: how many times the tokens the format should hold."""
     cut = study(experiment)
     checks, late = innocence(cut)
-    judged = _judged(cut, late, predicted_ratio) if cut.test is not None else Judgement()
+    judged = _judged(cut, late, predicted_ratio) if cut.test is not None else Judgement(warnings=_uncounted(cut))
     manifest = experiment.manifest
     return Report(
         loadgen=manifest.loadgen,
@@ -74,6 +74,7 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
             *withdrawn(late),
             *_failures(cut),
             *_lost(cut),
+            *_chunked(cut),
             *_unread(cut),
             *judged.warnings,
             *doubts(cut),
@@ -138,6 +139,20 @@ def _unequal(works: Mapping[str, Work]) -> tuple[str, ...]:
 
 def _noted(works: Mapping[str, Work]) -> tuple[str, ...]:
     return tuple(f"{name}: {note}" for name, found in works.items() for note in found.notes)
+
+
+def _uncounted(cut: Study) -> tuple[str, ...]:
+    return tuple(f"{spec.name}: {note}" for spec in cut.stages for note in uncounted(cut, spec.name))
+
+
+def _chunked(cut: Study) -> Iterator[str]:
+    for spec in cut.stages:
+        for arm in cut.labels:
+            if any(several_per_event(one.ok) for one in cut.of(spec.name, arm)):
+                yield (
+                    f"{spec.name}: {arm}: several tokens came in one event: ITL is between events, not tokens, and "
+                    "TTFT is that of several tokens; TPOT is per token"
+                )
 
 
 def _failures(cut: Study) -> tuple[str, ...]:

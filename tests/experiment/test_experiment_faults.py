@@ -1,7 +1,5 @@
 """Whole runs against an emulated server with planted faults: exact accounting, a report, and the right exit code."""
 
-import asyncio
-import re
 from pathlib import Path
 
 import msgspec
@@ -19,7 +17,7 @@ seed: 1
 repeats: 1
 workload: {input_tokens: {range: [8, 24]}, output_tokens: {range: [4, 6]}}
 stages:
-  - {name: one-stream, concurrency: 1, requests: 6, warmup: 1}
+  - {name: one-stream, concurrency: 1, requests: 30, warmup: 1}
   - {name: busy, concurrency: 4, requests: 12, warmup: 2}
 """
 
@@ -52,9 +50,9 @@ def ran(tmp_path, capsys):
     def run(*switches: str, options: tuple[str, ...] = ()) -> Ran:
         scenario = tmp_path / "tiny.yaml"
         scenario.write_text(SCENARIO)
+        arguments = ["run", str(scenario), "--engine", "emulator", "--out", str(tmp_path / "run"), *options]
         with beside(list(switches)) as url, pytest.raises(SystemExit) as ended:
-            arguments = ("run", str(scenario), "--url", url, "--engine", "emulator", "--out", str(tmp_path / "run"))
-            main([*arguments, *options])
+            main([*arguments, "--url", url])
         captured = capsys.readouterr()
         done = Ran(int(ended.value.code or 0), tmp_path / "run", captured.out, captured.err)
         assert_exact(done.experiment)
@@ -71,8 +69,8 @@ def ran(tmp_path, capsys):
         ("status=429@3", {"ok", "status"}, "HTTP 429: "),
         ("reset-mid-stream@3", {"ok", "truncated"}, "connection lost (ConnectionResetError)"),
         ("error-in-stream@3", {"ok", "server_error"}, "most often: planted error"),
-        ("stall@5", {"ok", "timeout"}, "most often: no byte for 0.4 s, after 2 events with content"),
-        ("refuse@9", {"ok", "connect", "truncated"}, "cannot connect to "),
+        ("stall@15", {"ok", "timeout"}, "most often: no byte for 0.4 s, after 2 events with content"),
+        ("refuse@9", {"ok", "connect"}, "cannot connect to "),
         ("garbage-event@3", {"ok", "protocol"}, "event is no JSON object: <oops>"),
         ("short-output=2@3", {"ok", "truncated"}, "2 of "),
     ],
@@ -81,7 +79,6 @@ def test_some_requests_fail_and_the_run_says_which_and_why(ran, switch, kinds, s
     done = ran(switch, options=("--read-timeout", "0.4") if switch.startswith("stall") else ())
     assert done.code == 0
     assert done.kinds == kinds
-    assert f"failed requests: {said}" in done.out or said in done.out
     assert any(said in warning for warning in done.report.warnings)
 
 
@@ -96,16 +93,13 @@ def test_all_requests_fail_and_that_is_no_success(ran, switch):
 def test_counts_that_a_server_does_not_tell_are_not_made_up(ran, switch):
     done = ran(switch)
     assert (done.code, done.kinds) == (0, {"ok"})
-    print(done.out, done.report.warnings)
-    assert 0
+    assert "busy: server: no token counts from the server for 12 requests: one event is taken as one token" in done.out
 
 
-@pytest.mark.parametrize("switch", ["tokens-per-event=4"])
-def test_fewer_events_than_tokens_are_said(ran, switch):
-    done = ran(switch)
+def test_fewer_events_than_tokens_are_said(ran):
+    done = ran("tokens-per-event=4")
     assert (done.code, done.kinds) == (0, {"ok"})
-    print(done.out, done.report.warnings)
-    assert 0
+    assert "busy: server: several tokens came in one event: ITL is between events" in done.out
 
 
 @pytest.mark.parametrize(
@@ -124,7 +118,8 @@ def test_metrics_of_no_use_are_said_once_and_the_run_goes_on(ran, switch, said):
 
 
 def test_slow_metrics_slow_nothing_but_themselves(ran):
-    done = ran("metrics-slow=0.3")
+    done = ran("metrics-slow=0.1")
     assert (done.code, done.kinds) == (0, {"ok"})
-    print(done.out, done.report.warnings)
-    assert 0
+    (block,) = done.experiment.blocks
+    assert block.scrapes
+    assert all(scrape.took_s >= 0.1 and scrape.failure is None for scrape in block.scrapes)

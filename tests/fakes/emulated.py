@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 
 from fakes.streaming_app import serving
 
@@ -12,7 +13,7 @@ from loadgen.emulator.front import Front
 from loadgen.emulator.options import read
 from loadgen.emulator.serve import Log, engine_of, planted
 
-PROFILE = "cpu-tiny-llama"
+PROFILE = str(Path(__file__).with_name("quick.yaml"))
 
 
 @asynccontextmanager
