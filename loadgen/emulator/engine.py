@@ -131,8 +131,8 @@ class Engine:
             self._due_s += late_s
             if not self.account.late_steps:
                 self._late(
-                    f"a step ended {late_s * 1e3:.1f} ms late: this machine is too slow for the profile at this load; "
-                    "tokens come later than planned (counted in loadgen_emulator_late_steps_total)"
+                    f"a step ended {late_s * 1e3:.1f} ms after its time: where many do (they are counted in "
+                    "loadgen_emulator_late_steps_total), this machine is too slow for the profile at this load"
                 )
             self.account.late(late_s)
         self.account.note(step, model)

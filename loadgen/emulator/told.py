@@ -1,5 +1,6 @@
 """The bodies of answers, as vLLM writes them (vllm/entrypoints/openai, 0.32.0): whole, and event by event."""
 
+import re
 import time
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -92,7 +93,5 @@ class Teller:
 
 def new_id(*, chat: bool, given: str | None) -> str:
     """The id of an answer; X-Request-Id of the request goes into it, its plain characters at least."""
-    plain = "".join(
-        letter for letter in (given or "")[:128] if letter.isascii() and (letter.isalnum() or letter in "-_.")
-    )
+    plain = re.sub(r"[^A-Za-z0-9._-]", "", given or "")[:128]
     return f"{'chatcmpl' if chat else 'cmpl'}-{plain or uuid4().hex}"

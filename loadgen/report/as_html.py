@@ -67,6 +67,7 @@ def render(report: Report) -> str:
     links = (element("li", element("a", title, href=f"#{name}")) for name, title, _ in found)
     body = element(
         "body",
+        element("p", words.SIMULATED, class_="simulated") if report.simulated else None,
         _header(report),
         element("nav", element("ul", *links), aria_label="Contents"),
         element("main", *(_section(*part) for part in found)),
@@ -133,7 +134,7 @@ def _head(report: Report) -> Element:
         element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", report.title),
+        element("title", f"SIMULATED: {report.title}" if report.simulated else report.title),
         raw("style", _asset("page.css")),
     )
 

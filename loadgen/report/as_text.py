@@ -69,10 +69,10 @@ def _marked(console: Console, mark: Text | str, content: Text, indent: int = 2) 
 
 
 def _title(report: Report, console: Console, detail: bool) -> None:
-    _print(console, _text(report.title, "bold"))
-    _print(console, _text(f"{report.scenario}, {report.started_at}, {words.blocks_line(report)}", "dim"))
     if report.simulated:
         _print(console, Text(words.SIMULATED, style="bold yellow"))
+    _print(console, _text(report.title, "bold"))
+    _print(console, _text(f"{report.scenario}, {report.started_at}, {words.blocks_line(report)}", "dim"))
 
 
 def _verdicts(report: Report, console: Console, detail: bool) -> None:

@@ -38,8 +38,6 @@ def verdict(report: Report) -> Element:
     else:
         cards = [_card(report, headline) for headline in report.headlines]
     notices = []
-    if report.simulated:
-        notices.append(element("p", words.SIMULATED, class_="notice"))
     if report.warnings:
         notices.append(element("ul", *(element("li", line) for line in report.warnings), class_="notice"))
     return element("div", element("div", *cards, class_="cards"), *notices)

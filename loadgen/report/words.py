@@ -44,7 +44,7 @@ GAUGE: dict[str, tuple[str, Unit]] = {
     "waiting": ("waiting", "count"),
     "preemptions": ("preemptions", "count"),
 }
-SIMULATED = "Simulated: these figures come from an emulator, not from an engine."
+SIMULATED = "SIMULATED: these figures come from an emulator, not from an engine."
 NOT_COMPARED = "One arm: there is nothing to compare."
 NOT_JUDGED = "No verdict: the run did not get far enough to judge it."
 

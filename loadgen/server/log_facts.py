@@ -49,9 +49,8 @@ def read_log(text: str, engine: Engine) -> LogFacts:
     rocm = any(backend.name.startswith("ROCM") for backend in backends)
     return LogFacts(
         version=_group(patterns.version, [line.text for line in reversed(everything)]),
-        device="rocm"
-        if rocm
-        else config.get("device_config") or device,  # until 0.28 a CPU's capacity line says "GPU" too
+        # until 0.28 a CPU's capacity line says "GPU" too
+        device="rocm" if rocm else config.get("device_config") or device,
         settings=settings,
         config=config,
         effective_dtype=_group(patterns.effective_dtype, messages),

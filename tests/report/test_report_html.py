@@ -123,4 +123,7 @@ def test_plotly_gets_names_that_it_shows_literally() -> None:
 
 
 def test_a_simulated_report_says_so() -> None:
-    assert "Simulated" in Page(as_html.render(msgspec.structs.replace(comparison(), simulated=True))).text
+    page = as_html.render(msgspec.structs.replace(comparison(), simulated=True))
+    assert Page(page).text.count("SIMULATED: ") == 2, "in the title and in the bar that stays in sight"
+    assert '<p class="simulated">' in page
+    assert '<p class="simulated">' not in as_html.render(comparison())
