@@ -61,7 +61,7 @@ def _compared(study: Study, quantity: Quantity, spec: StageSpec, work: Work, lat
         contrast = stats.Contrast(estimate=Estimate(center=None, warnings=(refused,)))
     elif reasons:
         verdict, note = "cannot tell", f"cannot tell: the client was late: {listed(reasons)}"
-    elif unlike := _unlike_events(study, quantity, spec.name):
+    elif quantity.name.startswith("itl") and (unlike := unlike_events(study, spec.name)):
         verdict, note = "cannot tell", f"cannot tell: {unlike}"
     return Comparison(
         difference=Difference(
@@ -79,10 +79,8 @@ def _compared(study: Study, quantity: Quantity, spec: StageSpec, work: Work, lat
     )
 
 
-def _unlike_events(study: Study, quantity: Quantity, stage: str) -> str:
+def unlike_events(study: Study, stage: str) -> str:
     """Why gaps between events say nothing: the arms put different numbers of tokens into an event. Else empty."""
-    if not quantity.name.startswith("itl"):
-        return ""
     test = study.test or ""
     base_tokens, test_tokens = (mean_per_event(study.of(stage, arm)) for arm in (study.base, test))
     if max(base_tokens, test_tokens) <= SEVERAL * min(base_tokens, test_tokens):

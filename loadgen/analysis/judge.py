@@ -7,7 +7,7 @@ from loadgen.analysis import scrapes as readings, stats
 from loadgen.analysis.case import Case, PredictedRatio
 from loadgen.analysis.causes.memory import capacity_doubts
 from loadgen.analysis.checklist import checklist
-from loadgen.analysis.compare import Comparison, Late, compare
+from loadgen.analysis.compare import Comparison, Late, compare, unlike_events
 from loadgen.analysis.curves import curves
 from loadgen.analysis.decompose import Decode, decompose, prefill
 from loadgen.analysis.diagnose import diagnose
@@ -126,11 +126,11 @@ def _usable(decode: Decode | None) -> Decomposition | None:
 
 
 def _one_stream_usable(cut: Study, works: Mapping[str, Work], late: Sequence[Late]) -> bool:
-    """One stream speaks only if both arms did the same work and the client was on time."""
+    """One stream speaks only if both arms did the same work in like events, and the client was on time."""
     spec = cut.stage("one_stream")
-    return (
-        spec is not None and not works[spec.name].differs and not any(x.concerns(spec.name, "itl_p50_s") for x in late)
-    )
+    if spec is None or works[spec.name].differs or unlike_events(cut, spec.name):
+        return False
+    return not any(late_one.concerns(spec.name, "itl_p50_s") for late_one in late)
 
 
 def _unequal(works: Mapping[str, Work]) -> tuple[str, ...]:
