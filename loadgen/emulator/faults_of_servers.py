@@ -104,7 +104,7 @@ ROWS = (
         "process-dies",
         "truncated",
         "the process ends with that exit code as the request comes",
-        "",
+        "the block ends as server_died, loadgen with exit code 3",
         plant=process.dies,
         value=EXIT_CODE,
     ),

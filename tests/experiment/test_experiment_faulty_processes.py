@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import msgspec
 import psutil
 import pytest
@@ -25,7 +26,7 @@ repeats: 1
 workload: {input_tokens: {range: [8, 24]}, output_tokens: {range: [4, 6]}}
 stages:
   - {name: one-stream, concurrency: 1, requests: 6, warmup: 1}
-  - {name: busy, concurrency: 4, requests: 200, warmup: 2}
+  - {name: busy, concurrency: 4, requests: 24, warmup: 2}
 """
 
 
@@ -62,12 +63,37 @@ def test_a_server_that_ignores_term_and_leaves_a_child_is_ended_whole(tmp_path):
             child = int(found[1])
             assert not gone(child)
             assert not gone(server.pid)
-        return server.pid, child, server.process.returncode
+        return server.pid, child, server.child.process.returncode
 
     pid, child, code = asyncio.run(use())
     assert gone(pid)
     assert gone(child)
     assert code == 128 + 9  # TERM did not do it
+
+
+def test_a_death_is_told_at_once_whatever_the_dead_leave_behind(tmp_path):
+    body = {"model": "tiny", "prompt": "a", "max_tokens": 2, "stream": True}
+
+    async def use() -> tuple[str, int]:
+        flags = {"profile": PROFILE, "fault": "leaks-children=120,process-dies=7"}
+        arm = ArmSpec(name="bad", engine="emulator", flags=flags)
+        log = tmp_path / "server.log"
+        async with launched(arm, port=free_port(8540), log_path=log, on_wait=lambda *_: None, grace_s=3.0) as server:
+            assert server.ended() is None
+            async with httpx.AsyncClient(trust_env=False) as http:
+                with pytest.raises(httpx.TransportError):
+                    await http.post(f"{server.url}/v1/completions", json=body)
+            async with asyncio.timeout(2.0):  # less than the grace
+                while (died := server.ended()) is None:
+                    await asyncio.sleep(0.01)
+            assert server.child.process.poll() is None  # the supervisor is still busy with what was left
+            found = re.search(r"leaked a child: (\d+)", log.read_text())
+            assert found is not None
+        return str(died), int(found[1])
+
+    died, child = asyncio.run(use())
+    assert died.startswith("arm bad: the server ended with exit code 7")
+    assert gone(child)
 
 
 def test_a_server_that_dies_ends_its_block_and_what_was_measured_is_reported(tmp_path, capsys):
@@ -94,6 +120,6 @@ def test_a_server_that_dies_ends_its_block_and_what_was_measured_is_reported(tmp
     last = dead.marks[-1]
     assert last.failed > 0
     assert last.ok + sum(mark.ok for mark in dead.marks[:-1]) <= 19
-    assert {s.failure.kind for s in dead.samples if s.failure} <= {"connect", "truncated"}
+    assert {s.failure.kind for s in dead.samples if s.failure} <= {"connect", "truncated", "stopped"}
     report = msgspec.json.decode(Path(run / "report.json").read_bytes(), type=Report)
     assert any("dies: no block is complete" in warning for warning in report.warnings)
