@@ -144,6 +144,9 @@ class Profile(Keys):
     device: str = Field(default="cuda", description="cuda or cpu: what the log's wording depends on")
     gpu: str | None = Field(default=None, description="the device's name as its driver tells it")
     version: str = Field(default="0.32.0", description="the vLLM whose log wording and metric names are used")
+    front_s: Nonnegative = Field(
+        default=2e-4, description="s from sending to the engine's queue, in virtual time; a real front takes its own"
+    )
     model: ModelKeys = Field(description="see below")
     memory: MemoryKeys = Field(description="see below")
     step: StepKeys = Field(description="see below")
