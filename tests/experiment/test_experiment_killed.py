@@ -17,7 +17,7 @@ from loadgen.store import read_experiment
 
 ROOT = Path(__file__).parents[2]
 PROFILE = ROOT / "tests" / "fakes" / "quick.yaml"
-REQUESTS = 40
+REQUESTS = 100
 SCENARIO = f"""
 name: tiny
 description: "long enough to be killed in"
