@@ -16,10 +16,11 @@ from pathlib import Path
 import uvicorn
 from starlette.types import ASGIApp
 
-from loadgen.emulator import lines
+from loadgen.emulator import faults as planted_faults, lines
 from loadgen.emulator.account import Account
 from loadgen.emulator.arm import Emulated, emulated
 from loadgen.emulator.engine import Engine
+from loadgen.emulator.faults import Faults
 from loadgen.emulator.front import Front
 from loadgen.emulator.metrics import numbers
 from loadgen.emulator.options import Options, read
@@ -44,13 +45,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def serve(options: Options) -> None:
     """Listens, and serves until TERM or Ctrl-C. Raises UserError for what the user can mend."""
-    arm = planted(options)
+    arm, faults = planted(options), planted_faults.parse(options.faults)
     with _listening(options.host, options.port) as listener, _recording(options.record) as recorded:
         log = Log(arm.profile.version)
         engine = engine_of(arm, options, log)
         config = uvicorn.Config(
-            recorded(Front(arm, engine).app()),
-            http="httptools",
+            faults.wrapped(recorded(Front(arm, engine).app())),
+            http=faults.protocol(),
             lifespan="off",
             access_log=False,
             log_config=None,
@@ -61,7 +62,7 @@ def serve(options: Options) -> None:
         log.say(_banner(arm))
         for line in lines.start_lines(arm, host=host, port=port):
             log.say(line)
-        Server(config, engine, log).run(sockets=[listener])
+        Server(config, engine, log, faults).run(sockets=[listener])
 
 
 def planted(options: Options) -> Emulated:
@@ -90,8 +91,9 @@ def engine_of(arm: Emulated, options: Options, log: "Log") -> Engine:
 class Server(uvicorn.Server):
     """uvicorn's server beside a running engine; told to stop, it breaks off what is under way at once."""
 
-    def __init__(self, config: uvicorn.Config, engine: Engine, log: "Log") -> None:
+    def __init__(self, config: uvicorn.Config, engine: Engine, log: "Log", faults: Faults) -> None:
         super().__init__(config)
+        self._faults = faults
         self._engine = engine
         self._log = log
         self._running: asyncio.Task[None] | None = None
@@ -103,11 +105,13 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         self._log.plain(f"INFO:     Started server process [{os.getpid()}]")
         self._log.plain("INFO:     Application startup complete.")
+        self._faults.at_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Breaks off the answers under way, then closes. Raises what ended the engine, if anything did."""
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would call each broken answer an error
         self._log.plain("INFO:     Shutting down")
+        await self._faults.at_stop()
         self._engine.stop()
         await super().shutdown(sockets)
         if self._running is not None:
