@@ -50,7 +50,7 @@ def serve(options: Options) -> None:
         log = Log(arm.profile.version)
         engine = engine_of(arm, options, log)
         config = uvicorn.Config(
-            faults.wrapped(recorded(Front(arm, engine).app())),
+            recorded(faults.wrapped(Front(arm, engine).app())),
             http=faults.protocol(),
             lifespan="off",
             access_log=False,
