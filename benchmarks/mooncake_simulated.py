@@ -20,9 +20,9 @@ import numpy as np
 from loadgen.emulator.arm import Emulated, emulated
 from loadgen.emulator.contents import Contents
 from loadgen.emulator.cost import StepCost
-from loadgen.emulator.process import Process
 from loadgen.emulator.profile import Profile, load, token_bytes
 from loadgen.emulator.virtual import drive_stage
+from loadgen.emulator.virtual_process import Process
 from loadgen.records import Request, StagePlan
 from loadgen.traces.read import read_trace
 from loadgen.workload.plan import build

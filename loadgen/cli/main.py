@@ -18,6 +18,7 @@ VERBS = {
     "report": "render a run directory's report again",
     "plan": "print what a scenario will send, before anything is sent",
     "serve": "start one arm of an engine and say what it really is",
+    "emulate": "serve an emulated engine whose truth is known",
     "facts": "say what a running server really is, as JSON",
     "calibrate": "fit an emulator's profile to a measured run, and say how well it fits",
 }

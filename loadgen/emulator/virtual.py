@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from loadgen.emulator.arm import Emulated
 from loadgen.emulator.model import Sequence
-from loadgen.emulator.process import Process
+from loadgen.emulator.virtual_process import Process
 from loadgen.errors import UserError
 from loadgen.records import Failure, Request, Sample, StageMark, StagePlan
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from loadgen.emulator.arm import Emulated, emulated
 from loadgen.emulator.facts import facts
-from loadgen.emulator.process import Process, Progress, Watch
 from loadgen.emulator.profile import parse
 from loadgen.emulator.virtual import check, drive_stage
+from loadgen.emulator.virtual_process import Process, Progress, Watch
 from loadgen.errors import UserError
 from loadgen.experiment.order import repeat_of
 from loadgen.experiment.setup import Setup, nonce

@@ -13,9 +13,9 @@ from loadgen.drive.client import Client
 from loadgen.drive.run import Stop, drive_stage as driven_stage
 from loadgen.emulator import virtual
 from loadgen.emulator.arm import Emulated, emulated
-from loadgen.emulator.process import Process, Progress, Watch
 from loadgen.emulator.profile import Profile
 from loadgen.emulator.virtual import CLOSE_S, WIRE_S, drive_stage
+from loadgen.emulator.virtual_process import Process, Progress, Watch
 from loadgen.errors import UserError
 from loadgen.records import Request, Run, Sample, Scrape, StageMark, StagePlan, StageSpec
 

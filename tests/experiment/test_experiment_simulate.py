@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from loadgen.analysis.judge import judge
-from loadgen.emulator.process import Process
 from loadgen.emulator.profile import find, text_of
+from loadgen.emulator.virtual_process import Process
 from loadgen.errors import UserError
 from loadgen.experiment import simulate
 from loadgen.experiment.setup import Emulation, Reach, Setup, create, resume
