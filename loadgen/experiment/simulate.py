@@ -15,8 +15,9 @@ from loadgen.emulator.facts import facts
 from loadgen.emulator.profile import parse
 from loadgen.emulator.virtual import check, drive_stage
 from loadgen.emulator.virtual_process import Process, Progress, Watch
-from loadgen.errors import UserError
+from loadgen.errors import ExperimentError, UserError
 from loadgen.experiment.order import repeat_of
+from loadgen.experiment.read_back import log_text, read_back
 from loadgen.experiment.setup import Setup, nonce
 from loadgen.live.dashboard import Dashboard
 from loadgen.quantities import text
@@ -30,6 +31,7 @@ from loadgen.records import (
     Plan,
     Sample,
     Scrape,
+    ServerFacts,
     StageMark,
 )
 from loadgen.store import BlockWriter, block_folder, write_once
@@ -63,9 +65,14 @@ def blocks(
     *,
     seed: int,
     scrape_interval_s: float = 0.25,
+    told: Sequence[ServerFacts] = (),
     watch: Watch | None = None,
 ) -> Iterator[Block]:
-    """The blocks in their order, one at a time. Where `watch` asks to stop, the block under way is the last."""
+    """The blocks in their order, one at a time. Where `watch` asks to stop, the block under way is the last.
+
+    `told`: what each arm is found to be; empty = as the profile has it.
+    """
+    told = told or [facts(engine) for engine in engines]
     up: dict[int, Process] = {}
     machine_s = 0.0
     watch = watch or Watch()
@@ -86,7 +93,7 @@ def blocks(
         process.wait(process.now_s + 2 * scrape_interval_s)
         yield Block(
             manifest=head,
-            facts=facts(engines[number]),
+            facts=told[number],
             marks=tuple(marks),
             samples=tuple(samples),
             scrapes=tuple(process.scrapes),
@@ -147,6 +154,7 @@ def simulate(setup: Setup, dashboard: Dashboard) -> bool:
         engines,
         seed=manifest.noise_seed,
         scrape_interval_s=setup.reach.scrape_interval_s,
+        told=[_logged(setup, arm, engine) for arm, engine in zip(manifest.arms, engines, strict=True)],
         watch=watch,
     )
     with _interruptible(watch):
@@ -159,6 +167,18 @@ def simulate(setup: Setup, dashboard: Dashboard) -> bool:
                 dashboard.say(f"[{time.monotonic() - began_s:.0f} s] {watch.label}: {_told(block.end)}")
     dashboard.clear()
     return not watch.stop_asked
+
+
+def _logged(setup: Setup, arm: ArmSpec, engine: Emulated) -> ServerFacts:
+    """What the arm is found to be; its log is kept where a server's would be."""
+    log = log_text(engine, datetime.fromisoformat(setup.manifest.started_at))
+    path = setup.root / "servers" / f"{arm.name}.log"
+    try:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(log, encoding="utf-8")
+    except OSError as error:
+        raise ExperimentError(f"{path}: cannot write: {error.strerror}; choose another --out") from error
+    return read_back(engine, log)
 
 
 class _Onlooker(Watch):

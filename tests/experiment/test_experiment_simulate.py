@@ -4,16 +4,20 @@ import io
 import itertools
 import os
 import signal
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from loadgen.analysis.judge import judge
-from loadgen.emulator.profile import find, text_of
+from loadgen.emulator.arm import emulated
+from loadgen.emulator.facts import facts
+from loadgen.emulator.profile import find, load, text_of
 from loadgen.emulator.virtual_process import Process
 from loadgen.errors import UserError
 from loadgen.experiment import simulate
+from loadgen.experiment.read_back import log_text, read_back
 from loadgen.experiment.setup import Emulation, Reach, Setup, create, resume
 from loadgen.experiment.simulate import blocks, engines_of, simulated
 from loadgen.live.dashboard import Dashboard
@@ -108,8 +112,32 @@ def test_what_is_stored_is_what_was_computed(tmp_path: Path, plan: Plan) -> None
     assert run(setup)
     read = read_experiment(setup.root)
     assert read.manifest == setup.manifest
-    assert read.blocks == computed(setup).blocks
+    for block, held in zip(read.blocks, computed(setup).blocks, strict=True):
+        assert msgspec.structs.replace(block, facts=held.facts) == held
     assert (read.blocks[0].facts.profile, read.manifest.client_host) == (PROFILE, None)
+
+
+@pytest.mark.parametrize("profile", ["cpu-tiny-llama", "h100-llama3.1-8b", "h100-unfused", "a100-llama3.1-8b"])
+def test_an_arms_log_is_read_back_to_what_the_profile_has(profile: str) -> None:
+    for flags in ({"kv-cache-dtype": "bfloat16"}, {"kv-cache-dtype": "fp8", "max-num-seqs": "9"}):
+        engine = emulated(load(profile), flags)
+        log = log_text(engine, datetime(2026, 1, 2))
+        read, planted = read_back(engine, log), facts(engine)
+        assert "SIMULATED" in log.splitlines()[0]
+        for name in ("engine", "version", "model", "max_model_len", "kv_dtype_asked", "kv_dtype", "capacity_tokens"):
+            assert getattr(read, name) == getattr(planted, name)
+        for name in ("block_tokens", "max_num_seqs", "prefix_caching", "device", "host", "profile", "profile_source"):
+            assert getattr(read, name) == getattr(planted, name)
+        assert [backend.name for backend in read.backends] == [backend.name for backend in planted.backends]
+        assert read.kv_memory_bytes == pytest.approx(planted.kv_memory_bytes, rel=0.001)
+
+
+def test_logs_lie_where_a_servers_would(tmp_path: Path, plan: Plan) -> None:
+    setup = made(tmp_path / "run", plan, repeats=1)
+    run(setup)
+    logs = {path.name: path.read_text() for path in (setup.root / "servers").iterdir()}
+    assert set(logs) == {"bf16.log", "fp8.log"}
+    assert "fp8 cache of" in logs["fp8.log"]
 
 
 def test_a_seed_is_its_noise(tmp_path: Path, plan: Plan) -> None:
@@ -174,7 +202,7 @@ def test_ctrl_c_keeps_what_there_is_and_resuming_ends_as_if_nothing_had_been(
     whole = {b.manifest.order: b for b in read_experiment(tmp_path / "run").blocks if b.end and b.end.how == "complete"}
 
     def seen(block: Block) -> tuple[object, ...]:
-        return block.facts, block.marks, block.samples, block.scrapes, block.end
+        return block.marks, block.samples, block.scrapes, block.end
 
     assert [seen(whole[position]) for position in range(4)] == [seen(block) for block in undisturbed]
 
