@@ -42,7 +42,8 @@ class Judgement:
 def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredicted) -> Report:
     """The whole report. `predicted_ratio(base dtype, test dtype)`: how many times the tokens the format should hold."""
     cut = study(experiment)
-    checks, late = innocence(cut)
+    virtual_time = experiment.manifest.noise_seed is not None
+    checks, late = ((), ()) if virtual_time else innocence(cut)
     judged = _judged(cut, late, predicted_ratio) if cut.test is not None else Judgement(warnings=_uncounted(cut))
     manifest = experiment.manifest
     return Report(
@@ -57,7 +58,8 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
         test=cut.test,
         order=tuple(cut.labels[number] for number in manifest.order if number < len(cut.labels)),
         restart=manifest.restart,
-        simulated=any(_simulated(block.facts.engine) for block in experiment.blocks),
+        simulated=virtual_time or any(_simulated(block.facts.engine) for block in experiment.blocks),
+        virtual_time=virtual_time,
         headlines=headlines(cut, judged.comparisons),
         arms=arm_reports(cut),
         stages=cut.stages,

@@ -38,6 +38,15 @@ class Line(NamedTuple):
     text: str
 
 
+def banner(arm: Emulated) -> Line:
+    """What no vLLM prints: that none is there."""
+    text = (
+        f"SIMULATED: loadgen's emulator in the words of vLLM {arm.profile.version}; profile {arm.profile.name}, "
+        f"{arm.kv_dtype} cache of {arm.capacity_tokens} tokens; nothing here was measured on a device"
+    )
+    return Line(API, "WARNING", "serve.py:1", text)
+
+
 def start_lines(arm: Emulated, *, host: str, port: int) -> list[Line]:
     """What a start prints until the server listens, in order."""
     return [

@@ -59,7 +59,7 @@ def serve(options: Options) -> None:
             backlog=2048,
         )
         host, port = listener.getsockname()[:2]
-        log.say(_banner(arm))
+        log.say(lines.banner(arm))
         for line in lines.start_lines(arm, host=host, port=port):
             log.say(line)
         Server(config, engine, log, faults).run(sockets=[listener])
@@ -148,14 +148,6 @@ class Log:
         """One line as it is."""
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
-
-
-def _banner(arm: Emulated) -> lines.Line:
-    text = (
-        f"SIMULATED: loadgen's emulator in the words of vLLM {arm.profile.version}; profile {arm.profile.name}, "
-        f"{arm.kv_dtype} cache of {arm.capacity_tokens} tokens; nothing here was measured on a device"
-    )
-    return lines.Line(lines.API, "WARNING", "serve.py:1", text)
 
 
 @contextmanager

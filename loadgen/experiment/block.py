@@ -71,10 +71,6 @@ async def drive_block(setup: Setup, position: int, endpoint: Endpoint, wanted: W
     """
     manifest = manifest_of(setup, position, endpoint.url)
     folder = block_folder(setup.root, position, manifest.arm)
-    turn = 1
-    while folder.exists():
-        turn += 1
-        folder = folder.with_name(f"{block_folder(setup.root, position, manifest.arm).name}-again-{turn}")
     write_once(folder, manifest)
     write_once(folder, endpoint.facts)
     clock = Clock()

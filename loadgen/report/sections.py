@@ -188,6 +188,11 @@ def _check(check: Check) -> Element:
     )
 
 
+def client(report: Report) -> Element | None:
+    """Whether the client was on time; in virtual time there was none."""
+    return element("p", words.NO_CLIENT) if report.virtual_time else checks(report.innocence)
+
+
 def arms(report: Report) -> Element | None:
     """Facts of both arms side by side; what differs is marked."""
     if not report.arms:
@@ -232,7 +237,7 @@ def reproduce(report: Report) -> Element:
     pairs = (
         ("run directory", report.path),
         ("blocks", words.blocks_line(report)),
-        ("client", machine or "unknown"),
+        ("client", "none" if report.virtual_time else machine or "unknown"),
         ("versions", f"loadgen {report.loadgen}{', ' if versions else ''}{versions}"),
         *(("plan", note) for note in report.plan_notes),
     )

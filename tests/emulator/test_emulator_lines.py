@@ -126,9 +126,8 @@ def test_every_line_has_vllms_header(version):
 
 
 def test_what_the_serving_process_adds_changes_no_fact():
-    from loadgen.emulator.serve import _banner
 
     arm = planted("0.32.0", "cuda", "FLASH_ATTN", "fp8")
-    banner = lines.written(_banner(arm), at=datetime(2026, 1, 1), pid=1, version="0.32.0")
+    banner = lines.written(lines.banner(arm), at=datetime(2026, 1, 1), pid=1, version="0.32.0")
     assert "SIMULATED" in banner
     assert read_log(f"{banner}\n{log_of(arm)}", ENGINE) == read_log(log_of(arm), ENGINE)
