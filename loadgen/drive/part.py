@@ -118,7 +118,7 @@ class Part:
 
         A stream whose next request has to wait (`after`, `think_s`) waits with it, as a user who thinks does.
         """
-        self._ends = {after: asyncio.get_running_loop().create_future() for after in self._awaited()}
+        self._await()
         queue = iter(self._requests)
 
         async def stream() -> None:
@@ -134,16 +134,17 @@ class Part:
     async def open_loop(self) -> None:
         """Sends each request at its due time, whatever became of the others.
 
-        One that has to wait for another (`after`) is due at the later of its own due time and that one's end plus
-        `think_s`: how long the server took is not the client's delay.
+        One that has to wait for others (`after`) is due at the later of its own due time and the end of the last of
+        them plus `think_s`: how long the server took is not the client's delay.
         """
-        self._followers = {after: [] for after in self._awaited()}
+        self._await()
+        self._followers = {index: [] for index in self._ends}
         for request in self._requests:
-            if request.after is not None:
-                self._followers[request.after].append(request)
+            for index in set(request.after or ()):
+                self._followers[index].append(request)
         async with _together() as group:
             for request in self._requests:
-                if request.after is None:
+                if not request.after:
                     due_s = self._started_s + (request.due_s or 0.0)
                     if not await self._road.gate.until(due_s):
                         break
@@ -164,7 +165,9 @@ class Part:
             self._ends[request.index].set_result(sample.end_s)
         if group is not None:
             for follower in self._followers.pop(request.index, ()):
-                group.create_task(self._follow(follower, sample.end_s, group))
+                before = [self._ends[index] for index in follower.after or ()]
+                if all(end.done() for end in before):
+                    group.create_task(self._follow(follower, max(end.result() for end in before), group))
 
     async def _turn(self, cap: Cap) -> None:
         """Waits for the cap, but no longer than anything may be sent: a long line would keep an ended part alive."""
@@ -184,24 +187,30 @@ class Part:
     async def _ready(self, request: Request) -> bool:
         """Waits until `request` may be sent; False if nothing may be sent any more."""
         gate = self._road.gate
-        if request.after is None:
+        if not request.after:
             return gate.is_open
-        ended_s = await gate.first(self._ends[request.after])
-        return ended_s is not None and await gate.until(ended_s + request.think_s)
+        last_s = 0.0
+        for index in request.after:
+            ended_s = await gate.first(self._ends[index])
+            if ended_s is None:
+                return False
+            last_s = max(last_s, ended_s)
+        return await gate.until(last_s + request.think_s)
 
-    def _awaited(self) -> set[int]:
-        """Indices that others wait for. Raises ValueError if one of them does not come earlier: it would never end."""
+    def _await(self) -> None:
+        """Makes a future of each end that others wait for.
+
+        Raises ValueError if a request waits for one that does not come before it: that would never end.
+        """
+        loop = asyncio.get_running_loop()
         seen: set[int] = set()
-        awaited: set[int] = set()
         for request in self._requests:
-            if request.after is not None:
-                if request.after not in seen:
-                    raise ValueError(
-                        f"request {request.index} waits for {request.after}, which does not come before it"
-                    )
-                awaited.add(request.after)
+            for index in request.after or ():
+                if index not in seen:
+                    raise ValueError(f"request {request.index} waits for {index}, which does not come before it")
+                if index not in self._ends:
+                    self._ends[index] = loop.create_future()
             seen.add(request.index)
-        return awaited
 
 
 @asynccontextmanager

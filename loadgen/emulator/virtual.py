@@ -136,8 +136,8 @@ class Part:
 
     def _schedule(self) -> None:
         for request in self.requests:
-            if request.after is not None:
-                self._followers.setdefault(request.after, []).append(request)
+            if request.after:
+                self._hold(request)
             else:
                 due_s = self._started_s + (request.due_s or 0.0)
                 self._send(request, due_s, due_s)
@@ -148,12 +148,21 @@ class Part:
             return
         request = self.requests[self._next]
         self._next += 1
-        if request.after is None:
+        if not request.after:
             self._send(request, at_s, None)
-        elif request.after in self._ends:
-            self._send(request, max(at_s, self._ends[request.after] + request.think_s), None)
+        elif (ended_s := self._ended_s(request)) is not None:
+            self._send(request, max(at_s, ended_s + request.think_s), None)
         else:
-            self._followers.setdefault(request.after, []).append(request)
+            self._hold(request)
+
+    def _hold(self, request: Request) -> None:
+        for index in set(request.after or ()) - self._ends.keys():
+            self._followers.setdefault(index, []).append(request)
+
+    def _ended_s(self, request: Request) -> float | None:
+        """When the last of those that `request` waits for ended; None while one has not."""
+        ends = [self._ends.get(index) for index in request.after or ()]
+        return None if None in ends else max(end for end in ends if end is not None)
 
     def _send(self, request: Request, at_s: float, due_s: float | None) -> None:
         if self.limit_per_s is not None:
@@ -194,7 +203,8 @@ class Part:
             end_s = sample.end_s + self.origin_s
             self._ends[sample.index] = end_s
             for follower in self._followers.pop(sample.index, ()):
-                self._follow(follower, end_s)
+                if (last_s := self._ended_s(follower)) is not None:
+                    self._follow(follower, last_s)
             if self.streams is not None:
                 self._refill(end_s)
 

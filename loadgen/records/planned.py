@@ -21,8 +21,8 @@ class Request(Record, frozen=True, kw_only=True):
     due_s: float | None = None  # seconds after the stage's start; None in a closed loop
     runs: tuple[Run, ...]
     output_tokens: int
-    after: int | None = None  # index of the request that must have ended before this one is sent
-    think_s: float = 0.0
+    after: tuple[int, ...] | None = None  # indices, all lower, of requests that must have ended before this is sent
+    think_s: float = 0.0  # after the last of them ended
 
     @property
     def prompt_tokens(self) -> int:
@@ -76,13 +76,22 @@ class Plan(Record, frozen=True, kw_only=True):
 
 
 class TraceRow(Record, frozen=True, kw_only=True):
-    """One request of a production trace, in the project's units."""
+    """One request of a production trace, in the project's units. `traces.rows.Row` says what each field means."""
 
     at_s: float  # since the trace's first row
     input_tokens: int
     output_tokens: int
     blocks: tuple[int, ...] = ()  # chained prefix-block ids: same id = same whole prefix up to here
     block_tokens: int | None = None
+    id: str | None = None
+    session: str | None = None
+    turn: int | None = None
+    after: tuple[str, ...] = ()  # ids of rows; with a session and none of them: the session's row before
+    think_s: float | None = None
+    prefix_tokens: int | None = None
+    cached_tokens: int | None = None
+    kind: str | None = None
+    duration_s: float | None = None
 
 
 class Trace(Record, frozen=True, kw_only=True):
@@ -94,6 +103,9 @@ class Trace(Record, frozen=True, kw_only=True):
     rows_read: int
     dropped: dict[str, int] = msgspec.field(default_factory=dict)  # reason -> rows
     notes: tuple[str, ...] = ()  # what a reader should know, e.g. "12 rows were out of order and have been sorted"
+    block_scope: Literal["global", "session"] = "global"  # "session": equal ids of two sessions are different blocks
+    time_quantum_s: float | None = None  # the step of its clock, where that is coarse
+    sha256: str | None = None  # over the file as it was read
 
 
 class Vocabulary(Record, frozen=True, kw_only=True):

@@ -46,9 +46,13 @@ class SharedPrefix(Keys):
 class TraceSource(Keys):
     """A production trace that gives lengths, times and shared prefixes."""
 
-    path: Path = Field(description="file, relative to the scenario file, then to the working directory; $VARS expand")
-    format: Literal["auto", "azure", "mooncake"] = Field(
-        default="auto", description="auto looks at the file's first line"
+    path: Path = Field(
+        description="file or folder, relative to the scenario file, then to the working directory; $VARS expand"
+    )
+    format: str = Field(
+        default="auto",
+        pattern=r"^[a-z0-9_-]+$",
+        description="auto looks at what is in it; `loadgen trace import --list` names the formats",
     )
     window: tuple[Instant, Instant] | None = Field(
         default=None, description="[from, to): keep rows of this part of the trace"
@@ -66,7 +70,7 @@ class TraceSource(Keys):
         folders = [Path(folder) for folder in (info.context or {}).get("folders", ())]
         try:
             candidates = [folder / Path(expanded).expanduser() for folder in folders] or [Path(expanded)]
-            found = next((path for path in candidates if path.is_file()), None)
+            found = next((path for path in candidates if path.exists()), None)
         except (OSError, RuntimeError) as error:  # a folder that may not be entered, a name too long, no such ~user
             raise wrong(f"cannot be looked for: {getattr(error, 'strerror', None) or error}") from error
         if found is None:

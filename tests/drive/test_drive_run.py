@@ -28,8 +28,12 @@ def good(*_: object) -> virtual.Script:
     return virtual.Script(paced(0.3, 0.1, 3))
 
 
-def request(index: int, due_s: float | None = None, after: int | None = None, think_s: float = 0.0) -> Request:
-    return Request(index=index, due_s=due_s, runs=(Run(str(index), 4),), output_tokens=3, after=after, think_s=think_s)
+def request(
+    index: int, due_s: float | None = None, after: int | tuple[int, ...] | None = None, think_s: float = 0.0
+) -> Request:
+    before = (after,) if isinstance(after, int) else after
+    runs = (Run(str(index), 4),)
+    return Request(index=index, due_s=due_s, runs=runs, output_tokens=3, after=before, think_s=think_s)
 
 
 def stage(requests: Sequence[Request], warmup: Sequence[Request] = (), **spec: Any) -> StagePlan:
@@ -171,6 +175,26 @@ def test_an_open_loop_waits_for_predecessor_and_thinking() -> None:
     driven = Driven(stage(plan))
     assert driven.sent == {0: 1.0, 4: 1.0, 3: 1.5, 1: 3.5, 2: 9.0}
     assert {sample.lag_s for sample in driven.samples} == {0.0}
+
+
+JOIN = [
+    request(0, 0.0),
+    request(1, 1.0, after=0),  # 0 is followed by 1 and 2: a fan-out
+    request(2, 4.0, after=(0,), think_s=1.0),
+    request(3, after=(0, 1, 2, 1), think_s=2.0),  # the last of them ends at 4.5: a join
+    request(4, after=(3,)),
+]
+
+
+def test_an_open_loop_fans_out_and_joins() -> None:
+    driven = Driven(stage(JOIN))
+    assert driven.sent == {0: 0.0, 1: 1.0, 2: 4.0, 3: 6.5, 4: 7.0}
+    assert figures(driven.marks[0]) == (5, 5, 0, 5, 0)
+
+
+def test_a_closed_loop_fans_out_and_joins() -> None:
+    assert Driven(stage(JOIN, concurrency=4)).sent == {0: 0.0, 1: 0.5, 2: 1.5, 3: 4.0, 4: 4.5}
+    assert Driven(stage(JOIN, concurrency=1)).sent == {0: 0.0, 1: 0.5, 2: 1.5, 3: 4.0, 4: 4.5}
 
 
 def test_a_plan_that_would_never_end_is_refused() -> None:
