@@ -91,7 +91,7 @@ class Account:
         notes = [*self.format.notes, *self.notes]
         if self.disorder:
             notes.append(f"{self.disorder:,} of {self.rows_kept:,} rows were out of order and have been sorted")
-        return (*notes, *clock.notes())
+        return tuple(dict.fromkeys((*notes, *clock.notes())))
 
     def _scale(self, time_unit: TimeUnit | None) -> tuple[int, int] | None:
         if time_unit is None or time_unit == self.format.time_unit:

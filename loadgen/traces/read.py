@@ -1,13 +1,31 @@
 """Any trace file -> the `Trace` record: seconds from its first row, in order, every row accounted for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from loadgen.records import Trace, TraceRow
 from loadgen.traces.formats import check_options, chosen
 from loadgen.traces.frame import Account, Clock
-from loadgen.traces.rows import Row, Source
+from loadgen.traces.rows import Row, Source, TimeUnit, named
 from loadgen.traces.sources import sha256
+
+
+def reading(
+    paths: Sequence[Path],
+    *,
+    format: str = "auto",
+    options: Mapping[str, str] | None = None,
+    time_unit: TimeUnit | None = None,
+) -> tuple[Account, Iterator[Row]]:
+    """The rows of `paths` as one trace, in the order of the source, as they are read; and the account that counts them.
+
+    The account is complete when the rows have been taken. Raises UserError as `read_trace` does, but for its units:
+    `account.check_units()` does that at the end.
+    """
+    found = chosen(paths, format)
+    check_options(found, options or {})
+    account = Account(named(paths), found)
+    return account, account.kept(found.rows(Source(paths=tuple(paths), options=options or {})), time_unit)
 
 
 def read_trace(path: Path, format: str = "auto", options: Mapping[str, str] | None = None) -> Trace:
@@ -17,10 +35,8 @@ def read_trace(path: Path, format: str = "auto", options: Mapping[str, str] | No
     UserError for a file that cannot be read, is empty, is of no known format, has a malformed row, or times that must
     be in another unit.
     """
-    found = chosen([path], format)
-    check_options(found, options or {})
-    account = Account(str(path), found)
-    kept = list(account.kept(found.rows(Source(paths=(path,), options=options or {}))))
+    account, rows = reading([path], format=format, options=options)
+    found, kept = account.format, list(rows)
     account.check_units()
     kept.sort(key=lambda row: row.at_ns)
     clock = Clock()
