@@ -7,7 +7,7 @@ from loadgen.errors import UserError
 from loadgen.records import Trace, TraceRow
 from loadgen.traces.read import read_trace
 from loadgen.workload import plan, scenario
-from loadgen.workload.demand import reused_ratio
+from loadgen.workload.reuse import reused_ratio
 
 AZURE_2023 = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.9799600,4808,10

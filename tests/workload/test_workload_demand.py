@@ -1,8 +1,9 @@
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loadgen.records import Request, Run, StagePlan, StageSpec
-from loadgen.workload.demand import Speeds, demand, reused_ratio
+from loadgen.workload.demand import Speeds, demand
+from loadgen.workload.reuse import reused_ratio
 
 SPEEDS = Speeds(prefill_tokens_per_s=1_000, decode_gap_s=0.1)
 
@@ -69,6 +70,7 @@ def test_how_many_a_capacity_holds() -> None:
     assert (wanted.held(4_096), wanted.held(8_192), wanted.held(100_000), wanted.held(255)) == (16, 32, 32, 0)
 
 
+@settings(deadline=None)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 500), st.integers(1, 50), st.floats(0, 20)), min_size=1, max_size=30),
     concurrency=st.one_of(st.none(), st.integers(1, 8)),

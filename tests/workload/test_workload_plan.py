@@ -175,6 +175,7 @@ def test_a_replay_keeps_the_traces_times_lengths_and_order(tmp_path: Path) -> No
         "trace: 5 azure rows read",
         "trace: dropped 2 of 5 rows: no output tokens",
         "trace: told",
+        "replay: 3.5 s of trace in 1.8 s (speed 2)",
     )
 
 
@@ -190,6 +191,7 @@ def test_window_and_bounds_of_a_trace_are_counted(tmp_path: Path) -> None:
         "trace: told",
         "trace: dropped 2 of 6 rows: input_tokens above 500",
         "trace: cut 2 of 4 outputs to 30 tokens",
+        "replay: 3.0 s of trace in 1.5 s (speed 2)",
     )
     assert plan.notes[1] == "trace: 6 rows lie in the window 2 s to 8 s"
     cut = traced(text.replace("max_output", "fit: cap, max_output"), rows, tmp_path)
