@@ -53,6 +53,15 @@ def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, value
 
 
+def document(path: Path) -> Any:
+    """What a file holds that is JSON as a whole. Raises UserError if it is not."""
+    with opened(path) as text:
+        try:
+            return msgspec.json.decode(text.read())
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise UserError(f"{path}: not JSON: {error}; should be one whole JSON value") from error
+
+
 def first_object(head: Head) -> dict[str, Any] | None:
     """The object in the first line of a file, for `recognises`; None if that is not one, or is cut off."""
     if not head.lines:
@@ -91,7 +100,7 @@ def head(path: Path) -> Head:
 
 def sha256(paths: Sequence[Path]) -> str:
     """Of one file its digest; of several, and of folders (by name), the digest over the files' digests."""
-    digests = [_digest(file) for path in paths for file in _files(path)]
+    digests = [_digest(file) for path in paths for file in files(path)]
     if len(digests) == 1:
         return digests[0].hex()
     return hashlib.sha256(b"".join(digests)).hexdigest()
@@ -105,7 +114,8 @@ def _digest(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read: {error.strerror}; should be a trace file") from error
 
 
-def _files(path: Path) -> list[Path]:
+def files(path: Path) -> list[Path]:
+    """The path itself, or the files in a folder and below it, by name."""
     return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 
