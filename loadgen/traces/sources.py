@@ -22,11 +22,20 @@ GZIP = b"\x1f\x8b"
 def opened(path: Path) -> Iterator[TextIO]:
     """The text in `path`, without its byte order mark; line ends are left as they are.
 
-    What goes wrong while it is read is a UserError that names the file.
+    What goes wrong within the `with` block is a UserError that names the file.
+    """
+    with readable(path), _text(path, "strict") as lines:
+        yield lines
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turns foreign errors from reading `path` into a UserError that names it.
+
+    For a generator that reads a file which another has `opened`: errors do not pass from one to the other.
     """
     try:
-        with _text(path, "strict") as lines:
-            yield lines
+        yield
     except csv.Error as error:
         raise UserError(f"{path}: {error}; should be CSV") from error
     except UnicodeDecodeError as error:

@@ -135,6 +135,18 @@ def test_a_zipped_file_and_a_file_out_of_order(tmp_path: Path) -> None:
         import_trace([zipped], tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("tail", "told"),
+    [(b"\xff\xfe", "not text"), (b"9" * 200_000, "field larger than field limit"), (b'"', "columns: should be 6")],
+)
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_table_that_goes_wrong_late(tmp_path: Path, tail: bytes, told: str, zipped: bool) -> None:
+    path, text = tmp_path / "t", BURST_1.encode() + BURST_1.encode().splitlines(keepends=True)[1] * 5000 + tail
+    path.write_bytes(gzip.compress(text) if zipped else text)
+    with pytest.raises(UserError, match=f"^{path}.*{told}"):
+        read_trace(path)
+
+
 def test_several_files_are_one_trace(tmp_path: Path) -> None:
     early, late = write(tmp_path, "b", BURST_1), write(tmp_path, "a", BURST_1.replace("\n5,", "\n5000,"))
     header = import_trace([late, early], tmp_path / "out")
