@@ -48,9 +48,13 @@ def main() -> None:
         began_s = time.monotonic()
         subprocess.run([sys.executable, "-m", "loadgen", "trace", "import", str(source), "-o", str(out)], check=True)
         took_s = time.monotonic() - began_s
-        peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         print(f"{asked.rows:,} rows, {source.stat().st_size / 2**20:.0f} MiB -> {out.stat().st_size / 2**20:.0f} MiB")
-        print(f"peak memory {peak_mib:.0f} MiB, {took_s:.0f} s, {asked.rows / took_s:,.0f} rows/s")
+        cpu_s = used.ru_utime + used.ru_stime
+        print(f"peak memory {used.ru_maxrss / 1024:.0f} MiB")
+        print(
+            f"{took_s:.0f} s, {asked.rows / took_s:,.0f} rows/s; {cpu_s:.0f} s of CPU, {asked.rows / cpu_s:,.0f} rows/s"
+        )
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ def rows(source: Source) -> Iterator[Item]:
             time_quantum_s=header.time_quantum_s,
             tokenizer=header.tokenizer,
         )
-        for note in header.notes:
+        for note in _notes(header):
             yield About(note=note)
         count = 0
         for line, value in lines:
@@ -124,6 +124,17 @@ def rows(source: Source) -> Iterator[Item]:
             yield _row(value, Place(path, line), header)
         if count != header.rows_kept:
             raise UserError(f"{path}: {count:,} rows: should be {header.rows_kept:,}, as its header says; is it whole?")
+
+
+def _notes(header: Header) -> Iterator[str]:
+    """The header's, and what had been dropped from the source: the rows of this file do not tell it."""
+    yield from header.notes
+    if header.dropped:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(header.dropped.items()))
+        yield (
+            f"{sum(header.dropped.values()):,} of {header.rows_read:,} rows were dropped when it was made from "
+            f"{header.source}: {reasons}"
+        )
 
 
 def _row(value: dict[str, Any], place: Place, header: Header) -> Row:

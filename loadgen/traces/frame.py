@@ -14,6 +14,7 @@ from loadgen.traces.rows import About, BlockScope, Dropped, Format, Item, Row, T
 
 NS: dict[TimeUnit, int] = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 PLAUSIBLE_PER_S = (0.01, 10_000.0)  # beyond these a file's times are more likely in another unit than real
+SUSPECT_PER_S = 1_000.0
 FEWEST = 100  # rows from which a rate or a clock is judged
 FINEST_STEP_NS = 100_000_000  # a clock with steps below a tenth of a second is not called coarse
 DISTINCT_GAPS = 10_000
@@ -91,6 +92,8 @@ class Account:
         notes = [*self.format.notes, *self.notes]
         if self.disorder:
             notes.append(f"{self.disorder:,} of {self.rows_kept:,} rows were out of order and have been sorted")
+        if self.starts >= FEWEST and 0 < self.span_s < self.starts / SUSPECT_PER_S:
+            notes.append(f"{self.starts:,} requests in {self.span_s:.3g} s: check that the times are in the right unit")
         return tuple(dict.fromkeys((*notes, *clock.notes())))
 
     def _scale(self, time_unit: TimeUnit | None) -> tuple[int, int] | None:

@@ -6,7 +6,8 @@ from functools import lru_cache
 
 STAMP = re.compile(
     r"(\d{4}-\d\d-\d\d)[ T]([01]\d|2[0-3]):([0-5]\d):([0-5]\d|60)(?:[.,](\d{1,9})\d*)?"
-    r"\s?(?:Z|UTC|([+-])(\d\d):?(\d\d)?)?"
+    r"\s?(?:Z|UTC|([+-])(\d\d):?(\d\d)?)?",
+    re.ASCII,
 )
 STAMP_SHOULD = "a time such as 2023-11-16 18:17:03.9799600 or 2024-05-10 00:00:01+00:00"
 

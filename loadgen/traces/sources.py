@@ -22,11 +22,20 @@ GZIP = b"\x1f\x8b"
 def opened(path: Path) -> Iterator[TextIO]:
     """The text in `path`, without its byte order mark; line ends are left as they are.
 
-    What goes wrong while it is read is a UserError that names the file.
+    What goes wrong within the `with` block is a UserError that names the file.
+    """
+    with readable(path), _text(path, "strict") as lines:
+        yield lines
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turns foreign errors from reading `path` into a UserError that names it.
+
+    For a generator that reads a file which another has `opened`: errors do not pass from one to the other.
     """
     try:
-        with _text(path, "strict") as lines:
-            yield lines
+        yield
     except csv.Error as error:
         raise UserError(f"{path}: {error}; should be CSV") from error
     except UnicodeDecodeError as error:
@@ -51,6 +60,15 @@ def objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not isinstance(value, dict):
                 raise UserError(f"{path}:{number}: {shown(line.strip())}: should be a JSON object")
             yield number, value
+
+
+def document(path: Path) -> Any:
+    """What a file holds that is JSON as a whole. Raises UserError if it is not."""
+    with opened(path) as text:
+        try:
+            return msgspec.json.decode(text.read())
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise UserError(f"{path}: not JSON: {error}; should be one whole JSON value") from error
 
 
 def first_object(head: Head) -> dict[str, Any] | None:
@@ -91,7 +109,7 @@ def head(path: Path) -> Head:
 
 def sha256(paths: Sequence[Path]) -> str:
     """Of one file its digest; of several, and of folders (by name), the digest over the files' digests."""
-    digests = [_digest(file) for path in paths for file in _files(path)]
+    digests = [_digest(file) for path in paths for file in files(path)]
     if len(digests) == 1:
         return digests[0].hex()
     return hashlib.sha256(b"".join(digests)).hexdigest()
@@ -105,7 +123,8 @@ def _digest(path: Path) -> bytes:
         raise UserError(f"{path}: cannot be read: {error.strerror}; should be a trace file") from error
 
 
-def _files(path: Path) -> list[Path]:
+def files(path: Path) -> list[Path]:
+    """The path itself, or the files in a folder and below it, by name."""
     return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 

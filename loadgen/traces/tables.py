@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from loadgen.errors import UserError
 from loadgen.traces.rows import malformed
-from loadgen.traces.sources import opened
+from loadgen.traces.sources import opened, readable
 
 if TYPE_CHECKING:
     import _csv
@@ -49,11 +49,12 @@ def tables(paths: Sequence[Path], required: Sequence[str]) -> Iterator[Table]:
 
 
 def _checked(reader: "_csv.Reader", path: Path, width: int) -> Iterator[tuple[int, list[str]]]:
-    for cells in reader:
-        if len(cells) == width:
-            yield reader.line_num, cells
-        elif cells:
-            raise UserError(f"{path}:{reader.line_num}: {len(cells)} columns: should be {width}, as in the header")
+    with readable(path):
+        for cells in reader:
+            if len(cells) == width:
+                yield reader.line_num, cells
+            elif cells:
+                raise UserError(f"{path}:{reader.line_num}: {len(cells)} columns: should be {width}, as in the header")
 
 
 def tokens(cell: str, path: Path, line: int, column: str) -> int:
