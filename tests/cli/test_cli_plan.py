@@ -56,7 +56,7 @@ def test_json(file: Path) -> None:
     full = told["stages"][0]
     assert full["spec"]["role"] == "saturated"
     assert full["prompt_tokens"] == {"total": 10_000, "p10": 250, "p50": 250, "p90": 250, "p99": 250, "max": 250}
-    assert full["kv"]["held"] == 16
+    assert full["kv"]["capacities"] == [{"tokens": 4_096, "held": 16, "reused_ratio": 0.0}]
     assert full["kv"]["peak_tokens"] == 8_192
     assert len(full["first"]) == 1
     assert told["assumed"] == {"prefill_tokens_per_s": 10_000.0, "decode_gap_s": 0.5}

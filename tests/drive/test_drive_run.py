@@ -235,7 +235,7 @@ def test_stop_now_ends_what_is_in_flight(spec: dict[str, Any]) -> None:
         stop.now()
         assert stop.after_stage_asked
 
-    requests = [request(n, 0.25 * n) for n in range(9)] + [request(9, after=8), request(10, after=0, think_s=9.0)]
+    requests = [request(n, 0.25 * n) for n in range(9)] + [request(9, after=8), request(10, after=9, think_s=9.0)]
     driven = Driven(stage(requests, **spec), meanwhile=interrupt)
     stopped = [sample for sample in driven.samples if sample.failure]
     assert [sample.failure.kind for sample in stopped if sample.failure] == ["stopped", "stopped"]
