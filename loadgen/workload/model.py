@@ -140,8 +140,13 @@ class Stage(Keys):
     """One way of sending: closed loop (concurrency), open loop (rate), or a trace's own times (speed)."""
 
     name: str = Field(pattern=NAME, max_length=40, description="letters, digits, dot, dash, underscore; unique")
-    concurrency: Streams | None = Field(default=None, description="closed loop: requests kept in flight")
-    rate: Rate | None = Field(default=None, description="open loop: requests per second, whatever comes back")
+    concurrency: Streams | None = Field(
+        default=None, description="closed loop: requests kept in flight; of a trace with sessions: sessions kept going"
+    )
+    rate: Rate | None = Field(
+        default=None,
+        description="open loop: requests per second, whatever comes back; of a trace with sessions: sessions begun",
+    )
     burstiness: Variation | None = Field(
         default=None,
         description="with rate: coefficient of variation of the gaps; 0 even, 1 Poisson (default)",
