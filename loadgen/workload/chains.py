@@ -33,6 +33,7 @@ def chained(
     """The runs of the rows at `order`, which has a session's turns in their order. `by_session`: scope of block ids."""
     found: dict[int, Runs] = {}
     whole: dict[str, Run] = {}
+    ends: dict[str, int] = {}  # of each run that a turn added, how long it has become
     assumed = compacted = 0
     for place in order:
         row = rows[place]
@@ -41,13 +42,12 @@ def chained(
             continue
         earlier = before[place]
         if row.session is None or earlier is None or earlier not in found:
-            found[place] = (Run(UNIQUE if row.session is None else f"{ADDED}{place}", row.input_tokens),)
+            found[place] = _turn(place, row.input_tokens, (), ends) if row.session else (Run(UNIQUE, row.input_tokens),)
             continue
         shared = _shared(row, rows[earlier])
         assumed += row.prefix_tokens is None
         compacted += row.prefix_tokens is None and shared == 0
-        grows = shared == rows[earlier].input_tokens
-        found[place] = _turn(place, row.input_tokens, cut(found[earlier], shared), grows=grows)
+        found[place] = _turn(place, row.input_tokens, cut(found[earlier], shared), ends)
     return Chained(found, assumed, compacted)
 
 
@@ -68,14 +68,17 @@ def _shared(row: TraceRow, before: TraceRow) -> int:
     return min(row.prefix_tokens, before.input_tokens, row.input_tokens)
 
 
-def _turn(place: int, tokens: int, head: Runs, *, grows: bool) -> Runs:
-    """`head` and what the turn adds. One that goes on where the turn before ended makes its last run longer."""
+def _turn(place: int, tokens: int, head: Runs, ends: dict[str, int]) -> Runs:
+    """`head` and what the turn adds: to the last run if no prompt goes on there yet (see `ends`), else a new one."""
     added = tokens - sum(run.tokens for run in head)
     if not added:
         return head
-    if grows and head and head[-1].key.startswith(ADDED):
-        return (*head[:-1], Run(head[-1].key, head[-1].tokens + added))
-    return (*head, Run(f"{ADDED}{place}", added))
+    if head and ends.get(head[-1].key) == head[-1].tokens:
+        last, head = Run(head[-1].key, head[-1].tokens + added), head[:-1]
+    else:
+        last = Run(f"{ADDED}{place}", added)
+    ends[last.key] = last.tokens
+    return (*head, last)
 
 
 def _blocks(place: int, row: TraceRow, block_tokens: int, whole: dict[str, Run], by_session: bool) -> Runs:

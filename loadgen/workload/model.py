@@ -141,11 +141,11 @@ class Stage(Keys):
 
     name: str = Field(pattern=NAME, max_length=40, description="letters, digits, dot, dash, underscore; unique")
     concurrency: Streams | None = Field(
-        default=None, description="closed loop: requests kept in flight; of a trace with sessions: sessions kept going"
+        default=None, description="closed loop: requests kept in flight; with a trace, sessions kept going"
     )
     rate: Rate | None = Field(
         default=None,
-        description="open loop: requests per second, whatever comes back; of a trace with sessions: sessions begun",
+        description="open loop: requests per second, whatever comes back; with a trace, sessions begun",
     )
     burstiness: Variation | None = Field(
         default=None,
