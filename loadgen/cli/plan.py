@@ -115,7 +115,8 @@ def _sends(stage: StagePlan) -> str:
         return f"{spec.concurrency} in flight{until}"
     last_s = max(request.due_s or 0.0 for request in stage.requests)
     if spec.speed is not None:
-        return f"trace x {spec.speed:g}, {last_s:,.0f} s"
+        begun = "starts in " if spec.sessions is not None else ""
+        return f"trace x {spec.speed:g}, {begun}{last_s:,.0f} s"
     return f"{spec.rate_per_s:g}/s, CV {spec.burstiness_cv:g}, {last_s:,.0f} s"
 
 

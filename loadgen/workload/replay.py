@@ -74,8 +74,12 @@ def notes(stage: Stage, fitted: Fitted, turns: Sequence[Turn]) -> Iterator[str]:
         yield f"{stage.name}: the first {len(turns):,} of {len(fitted.turns):,} rows"
     if stage.speed is not None:
         span_s = max(turn.at_s for turn in turns) - fitted.origin_s
-        at_least = "at least " if any(turn.parents for turn in turns) else ""
-        yield f"{stage.name}: {span(span_s)} of trace in {at_least}{span(span_s / stage.speed)} (speed {stage.speed:g})"
+        starts_s = max(turn.at_s for turn in turns if not turn.parents) - fitted.origin_s
+        if any(turn.parents for turn in turns):
+            begun = f"its starts in {span(starts_s / stage.speed)}, later turns as their sessions come to them"
+            yield f"{stage.name}: {span(span_s)} of trace, {begun} (speed {stage.speed:g})"
+        else:
+            yield f"{stage.name}: {span(span_s)} of trace in {span(span_s / stage.speed)} (speed {stage.speed:g})"
 
 
 def span(length_s: float) -> str:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from loadgen.quantities import text
 from loadgen.records import TraceRow
 
 FAR = 0.1  # of the scale asked for: beyond this the user should know that blocks gave another
@@ -62,8 +61,8 @@ def _notes(rows: Sequence[TraceRow], made: Sequence[TraceRow], scale: float, blo
         return
     size, smaller = next(iter(blocks.items()))
     yield (
-        f"scale_tokens {scale:g}: blocks of {size} tokens became {text(smaller, 'tokens')}, so the scale is "
-        f"{smaller / size:.4g}; ids and thus the reused share are kept; {told}"
+        f"scale_tokens {scale:g}: a block of {size} tokens became one of {smaller}, so the scale is "
+        f"{smaller / size:.6g}; ids and thus the reused share are kept; {told}"
     )
     if abs(smaller / size - scale) > FAR * scale:
         yield f"scale_tokens {scale:g} is not what blocks of {size} tokens allow: use a multiple of 1/{size}"

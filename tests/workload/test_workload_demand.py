@@ -53,6 +53,17 @@ def test_a_shared_prefix_goes_with_its_last_holder() -> None:
     assert demand(stage(*holders, later), SPEEDS).peak_tokens == 310
 
 
+def test_later_turns_are_held_when_those_before_have_ended_and_their_client_has_thought() -> None:
+    first, apart = request(0, 100, 10, due_s=0), request(1, 300, 10, due_s=5)
+    later = Request(index=2, runs=(Run("u:a:2", 200),), output_tokens=10, after=(0,), think_s=4.0)
+    # The first stays 1.1 s, the client thinks until 5.1 s, and the other one came at 5 s.
+    both = demand(stage(first, apart, later), SPEEDS)
+    assert (both.in_flight, both.peak_tokens) == (2, 310 + 210)
+    # As sessions one after the other only one is held at a time.
+    closed = demand(stage(first, apart, later, concurrency=1), SPEEDS)
+    assert (closed.in_flight, closed.peak_tokens) == (1, 310)
+
+
 def test_whole_blocks() -> None:
     wanted = demand(stage(request(0, 100, 10), request(1, 100, 29), concurrency=2), SPEEDS, block_tokens=128)
     assert wanted.peak_tokens == 128 + 256

@@ -54,7 +54,7 @@ def test_later_turns_wait_for_those_before_and_for_thinking_which_speed_leaves_a
         "thought; 3 are starts",
         "trace: 2 turns do not say what they share with the turn before: taken to begin with all of it, but for 0 that "
         "are shorter and share nothing",
-        "replay: 21.0 s of trace in at least 10.5 s (speed 2)",
+        "replay: 21.0 s of trace, its starts in 10.5 s, later turns as their sessions come to them (speed 2)",
     )
 
 
@@ -225,8 +225,8 @@ def test_scaled_tokens_keep_blocks_and_proportions(tmp_path: Path) -> None:
     ]
     assert [one.output_tokens for one in requests] == [11, 1, 1, 10]
     assert plan.notes[1] == (
-        "trace: scale_tokens 0.03125: blocks of 512 tokens became 16 tokens, so the scale is 0.03125; ids and thus the "
-        "reused share are kept; prompt tokens 2,701 -> 86, output tokens 705 -> 23"
+        "trace: scale_tokens 0.03125: a block of 512 tokens became one of 16, so the scale is 0.03125; ids and thus "
+        "the reused share are kept; prompt tokens 2,701 -> 86, output tokens 705 -> 23"
     )
     rough = planned(tmp_path, [row(0, 64, 9, blocks=(1, 2, 3, 4), block_tokens=16)], ", scale_tokens: 0.1")
     assert "trace: scale_tokens 0.1 is not what blocks of 16 tokens allow: use a multiple of 1/16" in rough.notes
