@@ -2,9 +2,8 @@
 
 The theory is the plan's (`records.Reuse`): the share of prompt tokens that an earlier prompt of the stage begins with,
 for an unlimited cache, and for one as large as the server's that forgets what was used longest ago. Between two
-capacities of the plan's curve the share is taken as linear in the logarithm of the capacity. The server's cache works
-in whole blocks: the curve, which counts every common token, is lowered by what an unlimited cache loses to blocks of
-that size.
+capacities of the plan's curve the share is taken as linear in the logarithm of the capacity. Both are for a cache that
+works in whole blocks of the server's size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -115,17 +114,19 @@ def measured_ratios(blocks: Sequence[StageData]) -> dict[str, float]:
 
 def unlimited(reuse: Reuse, block_tokens: int | None) -> float:
     """The share that an unlimited cache gives; for a block size that the plan does not know, the next smaller one's."""
-    sizes = [place for place, size in enumerate(reuse.block_tokens) if size <= (block_tokens or 1)]
-    return reuse.ratios[sizes[-1] if sizes else 0]
+    return reuse.ratios[_size(reuse, block_tokens)]
+
+
+def _size(reuse: Reuse, block_tokens: int | None) -> int:
+    return max((place for place, size in enumerate(reuse.block_tokens) if size <= (block_tokens or 1)), default=0)
 
 
 def at_capacity(reuse: Reuse, capacity_tokens: int, block_tokens: int | None) -> str | None:
     """The share at a capacity, as written; a bound below the curve's first capacity; None without a curve."""
     if not reuse.lru_ratios:
         return None
-    kept = unlimited(reuse, block_tokens) / reuse.ratios[0]
     logs = np.log(np.array(reuse.capacities_tokens, dtype=float))
-    share = float(np.interp(np.log(capacity_tokens), logs, reuse.lru_ratios)) * kept
+    share = float(np.interp(np.log(capacity_tokens), logs, reuse.lru_ratios[_size(reuse, block_tokens)]))
     bound = "at most " if capacity_tokens < reuse.capacities_tokens[0] else ""
     return f"{bound}{text(share, 'ratio')}"
 

@@ -45,14 +45,14 @@ class Reuse(Record, frozen=True, kw_only=True):
     """The share of a stage's prompt tokens that a prefix cache could give, one request after the other in plan order.
 
     `ratios[k]`: an unlimited cache that works in blocks of `block_tokens[k]` tokens (1: every common token).
-    `lru_ratios[k]`: a cache of `capacities_tokens[k]` tokens that forgets what was used longest ago, and holds outputs
-    as well; empty where it was not computed. Requests that run at the same time may find less.
+    `lru_ratios[k][c]`: the same with room for `capacities_tokens[c]` tokens, prompts and outputs, that forgets what was
+    used longest ago; empty where it was not computed. Requests that run at the same time may find less.
     """
 
     block_tokens: tuple[int, ...]
     ratios: tuple[float, ...]
     capacities_tokens: tuple[int, ...] = ()
-    lru_ratios: tuple[float, ...] = ()
+    lru_ratios: tuple[tuple[float, ...], ...] = ()
 
 
 class StageSpec(Record, frozen=True, kw_only=True):

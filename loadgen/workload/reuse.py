@@ -6,13 +6,13 @@ back to it are the plan's own): a server whose requests overlap may find less, n
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from loadgen.records import Request, Reuse, Run
 from loadgen.workload.prompts import UNIQUE
 
 BLOCKS = (1, 16, 32, 64, 128, 256)  # block sizes of servers' caches
-POINTS = 8  # of the curve over capacities
+POINTS = 12  # of the curve over capacities
 
 _Node = tuple[int, str]  # the exact prefix before a run, and the run's key
 
@@ -57,23 +57,25 @@ def hit_tokens(common: int, prompt_tokens: int, block_tokens: int) -> int:
 
 def reused_ratio(requests: Sequence[Request], block_tokens: int = 1) -> float:
     """The share of prompt tokens that an unlimited cache of blocks of `block_tokens` tokens would hold already."""
-    prompt_tokens = sum(request.prompt_tokens for request in requests)
-    common = zip(requests, common_tokens(requests), strict=True)
-    return sum(hit_tokens(tokens, one.prompt_tokens, block_tokens) for one, tokens in common) / prompt_tokens
+    return _share(requests, common_tokens(requests), block_tokens)
 
 
 def lru_ratio(requests: Sequence[Request], capacity_tokens: int, block_tokens: int = 1) -> float:
-    """The share of prompt tokens that a cache of `capacity_tokens` holds when their request comes.
+    """The share of prompt tokens that a cache of `capacity_tokens` holds when their request comes."""
+    return _share(requests, held_tokens(requests, capacity_tokens), block_tokens)
+
+
+def held_tokens(requests: Sequence[Request], capacity_tokens: int) -> Iterator[int]:
+    """Of each prompt, how many of its first tokens a cache of `capacity_tokens` holds when it comes.
 
     It forgets what was used longest ago, of one prompt its end first. Prompts and outputs fill it.
     """
     prefixes = _Prefixes()
     held: OrderedDict[_Node, int] = OrderedDict()  # tokens from each node's beginning; the longest unused first
-    free, hits, prompt_tokens = capacity_tokens, 0, 0
+    free = capacity_tokens
     for number, request in enumerate(requests):
-        prompt_tokens += request.prompt_tokens
         nodes = prefixes.nodes(request.runs)
-        hits += hit_tokens(_held_tokens(held, nodes, request.runs), request.prompt_tokens, block_tokens)
+        yield _held_tokens(held, nodes, request.runs)
         held[0, f"output {number}"] = request.output_tokens
         free -= request.output_tokens
         for node, run in zip(reversed(nodes), reversed(request.runs), strict=True):
@@ -86,7 +88,13 @@ def lru_ratio(requests: Sequence[Request], capacity_tokens: int, block_tokens: i
                 held[node] = tokens + free
                 held.move_to_end(node, last=False)
             free += min(tokens, -free)
-    return hits / prompt_tokens
+
+
+def _share(requests: Sequence[Request], found: Iterable[int], block_tokens: int) -> float:
+    pairs = [(one.prompt_tokens, tokens) for one, tokens in zip(requests, found, strict=True)]
+    return sum(hit_tokens(tokens, prompt, block_tokens) for prompt, tokens in pairs) / sum(
+        prompt for prompt, _ in pairs
+    )
 
 
 def _held_tokens(held: "OrderedDict[_Node, int]", nodes: Sequence[_Node], runs: Sequence[Run]) -> int:
@@ -110,18 +118,17 @@ def reuse(requests: Sequence[Request], *, curve: bool) -> Reuse | None:
     common = list(common_tokens(requests))
     if not any(common):
         return None
-    prompt_tokens = sum(request.prompt_tokens for request in requests)
-    ratios = tuple(
-        sum(hit_tokens(shared, one.prompt_tokens, size) for one, shared in zip(requests, common, strict=True))
-        / prompt_tokens
-        for size in BLOCKS
-    )
     capacities = _capacities(requests) if curve else ()
+    held = [list(held_tokens(requests, capacity)) for capacity in capacities]
+
+    def shares(block_tokens: int, tokens: Iterable[Sequence[int]]) -> tuple[float, ...]:
+        return tuple(round(_share(requests, found, block_tokens), 6) for found in tokens)
+
     return Reuse(
         block_tokens=BLOCKS,
-        ratios=tuple(round(ratio, 6) for ratio in ratios),
+        ratios=tuple(shares(size, [common])[0] for size in BLOCKS),
         capacities_tokens=capacities,
-        lru_ratios=tuple(round(lru_ratio(requests, capacity), 6) for capacity in capacities),
+        lru_ratios=tuple(shares(size, held) for size in BLOCKS) if curve else (),
     )
 
 

@@ -15,7 +15,7 @@ REUSE = Reuse(
     block_tokens=(1, 16, 64),
     ratios=(0.5, 0.4, 0.2),
     capacities_tokens=(1_000, 4_000, 16_000),
-    lru_ratios=(0.1, 0.3, 0.5),
+    lru_ratios=((0.1, 0.3, 0.5), (0.08, 0.24, 0.4), (0.0, 0.1, 0.2)),
 )
 
 
