@@ -91,10 +91,9 @@ def held_tokens(requests: Sequence[Request], capacity_tokens: int) -> Iterator[i
 
 
 def _share(requests: Sequence[Request], found: Iterable[int], block_tokens: int) -> float:
-    pairs = [(one.prompt_tokens, tokens) for one, tokens in zip(requests, found, strict=True)]
-    return sum(hit_tokens(tokens, prompt, block_tokens) for prompt, tokens in pairs) / sum(
-        prompt for prompt, _ in pairs
-    )
+    prompts = [request.prompt_tokens for request in requests]
+    hits = [hit_tokens(tokens, prompt, block_tokens) for tokens, prompt in zip(found, prompts, strict=True)]
+    return sum(hits) / sum(prompts)
 
 
 def _held_tokens(held: "OrderedDict[_Node, int]", nodes: Sequence[_Node], runs: Sequence[Run]) -> int:
