@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from loadgen.errors import UserError
-from loadgen.traces import azure, burstgpt, canonical, mooncake
+from loadgen.traces import azure, burstgpt, canonical, metrics, mooncake
 from loadgen.traces.rows import Format, Head, shown
 from loadgen.traces.sources import head
 
@@ -19,6 +19,7 @@ FORMATS: dict[str, Format] = {
         azure.FORMAT,
         burstgpt.FORMAT,
         mooncake.FORMAT,
+        metrics.FORMAT,
     )
 }
 
