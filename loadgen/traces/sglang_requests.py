@@ -48,18 +48,18 @@ class _Reading:
 
     def _finished(self, record: Mapping[str, Any], place: Place) -> Iterator[Item]:
         received_ns = self.received.pop(str(record.get("rid")), None)
-        out = record.get("out")
+        end_ns, out = _stamp_ns(record, place), record.get("out")
         for one in out if isinstance(out, list) else [out]:
             meta = one.get("meta_info") if isinstance(one, dict) else None
             if not isinstance(meta, dict):
                 yield Dropped("no token counts")
                 continue
             duration_s = _seconds(meta, "e2e_latency", place)
-            at_ns = received_ns
-            if at_ns is None:
+            if received_ns is None:
                 self.unseen += 1
-                at_ns = _stamp_ns(record, place) - round((duration_s or 0.0) * 1e9)
-            yield _row(meta, place, at_ns, duration_s)
+                yield _row(meta, place, end_ns - round((duration_s or 0.0) * 1e9), duration_s)
+            else:
+                yield _row(meta, place, received_ns, duration_s or max(0.0, (end_ns - received_ns) / 1e9))
 
     def rest(self) -> Iterator[Item]:
         """What the log leaves open at its end."""
