@@ -79,6 +79,8 @@ def count(record: Record, keys: tuple[str, ...], place: Place) -> int | None:
 
 def whole(found: Any, place: Place, key: str) -> int:
     """A whole number of tokens, also as text and as `1532.0`. Raises UserError for anything else."""
+    if type(found) is str and found.isascii() and found.isdigit() and len(found) <= MOST_DIGITS:
+        return int(found)
     try:
         number = Decimal(str(found).strip()) if isinstance(found, int | float | str) else Decimal(-1)
     except InvalidOperation:

@@ -57,8 +57,8 @@ def first_record(head: Head) -> Record | None:
 
 def look(record: Record, path: str) -> Any:
     """What stands under a key, or under keys with dots between them; None if nothing does."""
-    if path in record:
-        return record[path]
+    if path in record or "." not in path:
+        return record.get(path)
     value: Any = record
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
