@@ -8,7 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from loadgen.errors import UserError
-from loadgen.traces import azure, burstgpt, canonical, mooncake
+from loadgen.traces import (
+    azure,
+    burstgpt,
+    canonical,
+    gateways,
+    generic,
+    metrics,
+    mooncake,
+    nginx,
+    otlp,
+    sglang_requests,
+    vllm_arrivals,
+)
 from loadgen.traces.rows import Format, Head, shown
 from loadgen.traces.sources import head
 
@@ -19,6 +31,15 @@ FORMATS: dict[str, Format] = {
         azure.FORMAT,
         burstgpt.FORMAT,
         mooncake.FORMAT,
+        metrics.FORMAT,
+        sglang_requests.FORMAT,
+        vllm_arrivals.FORMAT,
+        otlp.FORMAT,
+        gateways.LITELLM,
+        gateways.LANGFUSE,
+        gateways.CLOUDFLARE,
+        nginx.FORMAT,
+        generic.FORMAT,
     )
 }
 
@@ -41,7 +62,7 @@ def chosen(paths: Sequence[Path], name: str = "auto") -> Format:
 
 def recognised(head: Head) -> Format:
     """The first format that recognises a file. Raises UserError if none does."""
-    known = f"should be one of {', '.join(FORMATS)}, or name its format"
+    known = f"should be one of {', '.join(FORMATS)}, or name its format, or say with --map which key is what"
     if not head.lines:
         raise UserError(f"{head.path}: empty; should be a trace; {known}")
     if "\ufffd" in head.text or "\0" in head.text:

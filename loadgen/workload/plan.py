@@ -5,6 +5,7 @@ streams, so that changing one stage leaves the others as they were.
 """
 
 import math
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -36,7 +37,9 @@ def build(scenario: Scenario, trace: Trace | None = None) -> Plan:
         raise ValueError("the scenario takes its rows from a trace: give it")
     named = scenario.workload.trace is not None
     rows = fitted(trace, scenario.workload, scenario.seed) if trace is not None and named else None
-    built = [_stage(scenario, number, rows) for number in range(len(scenario.stages))]
+    built: list[_Built] = []
+    for number in range(len(scenario.stages)):
+        built.append(_stage(scenario, number, rows, [one for stage in built for one in _all(stage.plan)]))
     stages = tuple(stage.plan for stage in built)
     return Plan(
         scenario=scenario.name,
@@ -56,7 +59,11 @@ def _digest(scenario: Scenario, stages: tuple[StagePlan, ...]) -> str:
     return digest.hexdigest()
 
 
-def _stage(scenario: Scenario, number: int, rows: Fitted | None) -> _Built:
+def _all(plan: StagePlan) -> tuple[Request, ...]:
+    return (*plan.warmup, *plan.requests)
+
+
+def _stage(scenario: Scenario, number: int, rows: Fitted | None, earlier: Sequence[Request]) -> _Built:
     stage = scenario.stages[number]
     traced = rows if scenario.lengths_of(stage) is None else None
     measured, notes = _measured(scenario, number, traced)
@@ -65,6 +72,7 @@ def _stage(scenario: Scenario, number: int, rows: Fitted | None) -> _Built:
         before = contents.like_turns(scenario.seed, stage.name, traced.turns, warmup)
     else:
         before, _ = contents.drawn(scenario, stage, warmup, warmup=True)
+    warm = _warm(scenario, stage, traced, before)
     waits = any(request.after for request in measured)
     spec = StageSpec(
         name=stage.name,
@@ -79,9 +87,12 @@ def _stage(scenario: Scenario, number: int, rows: Fitted | None) -> _Built:
         planned=len(measured),
         warmup=len(before),
         sessions=len(sessions(measured)) if waits else None,
-        reuse=reuse(measured, curve=traced is not None),
+        # A trace's keys are its stage's own; a shared prefix may be in the cache from earlier stages and the warm-up.
+        reuse=reuse(measured, curve=True)
+        if traced is not None
+        else reuse(measured, before=(*earlier, *warm), curve=False),
     )
-    return _Built(StagePlan(spec=spec, warmup=_warm(scenario, stage, traced, before), requests=measured), notes)
+    return _Built(StagePlan(spec=spec, warmup=warm, requests=measured), notes)
 
 
 def _measured(scenario: Scenario, number: int, traced: Fitted | None) -> tuple[tuple[Request, ...], tuple[str, ...]]:

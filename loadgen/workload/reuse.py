@@ -112,9 +112,12 @@ def distinct_tokens(requests: Sequence[Request]) -> int:
     return new + sum(request.output_tokens for request in requests)
 
 
-def reuse(requests: Sequence[Request], *, curve: bool) -> Reuse | None:
-    """What a stage's requests could reuse, with the `curve` over capacities; None where no two prompts begin alike."""
-    common = list(common_tokens(requests))
+def reuse(requests: Sequence[Request], *, before: Sequence[Request] = (), curve: bool) -> Reuse | None:
+    """What a stage's requests could reuse of each other and of those sent `before`; None where no prompts begin alike.
+
+    The `curve` over capacities is that of the stage alone.
+    """
+    common = list(common_tokens((*before, *requests)))[len(before) :]
     if not any(common):
         return None
     capacities = _capacities(requests) if curve else ()

@@ -254,6 +254,18 @@ def test_own_lengths_beside_a_trace(tmp_path: Path) -> None:
     assert sorted((request.prompt_tokens - 1) // 20 for request in sweep.requests) == [0, 1, 2, 3]
 
 
+def test_a_shared_prefix_may_be_in_the_cache_from_before_the_stage() -> None:
+    full, steady = planned(TEXT).stages[1:]
+    assert full.spec.reuse is not None
+    assert steady.spec.reuse is not None
+    for stage in (full, steady):
+        shared = sum(min(30, one.prompt_tokens - 1) for one in stage.requests)
+        assert stage.spec.reuse is not None
+        assert stage.spec.reuse.ratios[0] == pytest.approx(shared / sum(one.prompt_tokens for one in stage.requests))
+        assert stage.spec.reuse.lru_ratios == ()
+    assert planned(TEXT).stages[0].spec.reuse is None
+
+
 def test_a_large_plan_is_built() -> None:
     text = TEXT.replace("requests: 20", "requests: 1e5")
     assert planned(text).stages[1].spec.planned == 100_000
