@@ -43,6 +43,7 @@ class _Reading:
             if key not in row:
                 raise place.missing(key)
         chat, parent = row["chat_id"], row["parent_chat_id"]
+        known = parent in self.turns
         turn = self._turn(chat, parent, place)
         input_tokens = tokens(row["input_length"], place, "input_length")
         ids = blocks(row.get("hash_ids"), place, "hash_ids")
@@ -54,7 +55,7 @@ class _Reading:
             id=str(chat),
             session=turn.session,
             turn=turn.number,
-            after=(str(parent),) if turn.number == 1 and parent in self.turns else (),
+            after=(str(parent),) if turn.number == 1 and known else (),
             kind=name(row.get("type"), place, "type"),
         )
 

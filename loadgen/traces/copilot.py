@@ -13,7 +13,7 @@ from loadgen.traces.instants import stamp_ns
 from loadgen.traces.keys import line_has
 from loadgen.traces.rows import Dropped, Format, Head, Item, Row, Source
 from loadgen.traces.sources import objects
-from loadgen.traces.turns import Turns
+from loadgen.traces.turns import Turns, required_id
 from loadgen.traces.values import Place, name, number, tokens
 
 FAILED = 400  # HTTP statuses from here on
@@ -40,9 +40,7 @@ def rows(source: Source) -> Iterator[Item]:
 
 
 def _session(value: dict[str, Any], place: Place, turns: Turns) -> Iterator[Item]:
-    session = name(value.get("session_id"), place, "session_id")
-    if session is None:
-        raise place.missing("session_id")
+    session = required_id(value.get("session_id"), place, "session_id")
     for call in sorted(_calls(value, place), key=lambda call: call.at_ns):
         yield _row(session, call, place, turns)
     turns.forget(session)

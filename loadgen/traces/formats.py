@@ -8,7 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from loadgen.errors import UserError
-from loadgen.traces import azure, burstgpt, canonical, mooncake
+from loadgen.traces import (
+    azure,
+    bailian,
+    burstgpt,
+    canonical,
+    copilot,
+    mooncake,
+    openai_batch,
+    servegen,
+    tracelab,
+    tracelab_csv,
+    vidur,
+    weka,
+)
 from loadgen.traces.rows import Format, Head, shown
 from loadgen.traces.sources import head
 
@@ -19,6 +32,14 @@ FORMATS: dict[str, Format] = {
         azure.FORMAT,
         burstgpt.FORMAT,
         mooncake.FORMAT,
+        bailian.FORMAT,
+        weka.FORMAT,
+        tracelab.FORMAT,
+        tracelab_csv.FORMAT,
+        copilot.FORMAT,
+        openai_batch.FORMAT,
+        servegen.FORMAT,
+        vidur.FORMAT,
     )
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 from loadgen.traces.keys import line_has
 from loadgen.traces.rows import About, Dropped, Format, Head, Item, Row, Source
 from loadgen.traces.sources import objects
+from loadgen.traces.turns import required_id
 from loadgen.traces.values import Place, name, tokens
 
 CHARACTERS_PER_TOKEN = 4
@@ -34,13 +35,13 @@ def rows(source: Source) -> Iterator[Item]:
     for path in answers:
         for line, row in objects(path):
             place = Place(path, line)
-            answered.add(_custom_id(row, place))
+            answered.add(required_id(row.get("custom_id"), place, "custom_id"))
             yield _answer(row, place)
     estimated = 0
     for path in requests:
         for line, row in objects(path):
             place = Place(path, line)
-            key = _custom_id(row, place)
+            key = required_id(row.get("custom_id"), place, "custom_id")
             if answers:
                 yield from [] if key in answered else [Dropped("no answer")]
                 continue
@@ -49,8 +50,8 @@ def rows(source: Source) -> Iterator[Item]:
             yield item
     if estimated:
         yield About(
-            note=f"tokens of {estimated:,} rows are estimated: their text at {CHARACTERS_PER_TOKEN} characters a token, "
-            "outputs as long as they may be; the batch's output file has the counts"
+            note=f"tokens of {estimated:,} rows are estimated: their text at {CHARACTERS_PER_TOKEN} characters a "
+            "token, outputs as long as they may be; the batch's output file has the counts"
         )
 
 
@@ -62,13 +63,6 @@ def _told_apart(paths: tuple[Path, ...]) -> tuple[list[Path], list[Path]]:
         _, first = next(objects(path), (1, {}))
         (answers if "response" in first or "error" in first else requests).append(path)
     return answers, requests
-
-
-def _custom_id(row: dict[str, Any], place: Place) -> str:
-    key = name(row.get("custom_id"), place, "custom_id")
-    if key is None:
-        raise place.missing("custom_id")
-    return key
 
 
 def _answer(row: dict[str, Any], place: Place) -> Row | Dropped:

@@ -14,7 +14,7 @@ from loadgen.traces.instants import stamp_ns
 from loadgen.traces.keys import line_has
 from loadgen.traces.rows import Dropped, Format, Head, Item, Row, Source
 from loadgen.traces.sources import objects
-from loadgen.traces.turns import Turns
+from loadgen.traces.turns import Turns, required_id
 from loadgen.traces.values import Place, name, tokens
 
 INPUTS = ("user_message", "tool_result")
@@ -38,9 +38,7 @@ class _Reading:
         self.rounds: dict[str, int] = {}
 
     def row(self, row: dict[str, Any], place: Place) -> Row | Dropped:
-        session = name(row.get("session_id"), place, "session_id")
-        if session is None:
-            raise place.missing("session_id")
+        session = required_id(row.get("session_id"), place, "session_id")
         index = tokens(row.get("round_index"), place, "round_index")
         if row.get("output_tokens") is None:
             return Dropped("no output tokens recorded")
@@ -100,7 +98,9 @@ def _input_tokens(row: dict[str, Any], place: Place) -> tuple[int, int]:
     prefix, added = (tokens(row.get(key), place, key) for key in ("prefix_tokens", "newly_append_tokens"))
     total = row.get("input_tokens_total", prefix + added)
     if total != prefix + added:
-        raise place.wrong("input_tokens_total", total, f"{prefix + added}: prefix_tokens and newly_append_tokens together")
+        raise place.wrong(
+            "input_tokens_total", total, f"{prefix + added}: prefix_tokens and newly_append_tokens together"
+        )
     return prefix + added, prefix
 
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from loadgen.traces.rows import About, Format, Head, Item, Row, Source, malformed
 from loadgen.traces.sources import header_cells
 from loadgen.traces.tables import Table, tables, tokens
-from loadgen.traces.values import Place, name
+from loadgen.traces.turns import required_id
+from loadgen.traces.values import Place
 
 NAMES = ("session_id", "id")
 COLUMNS = ("round_idx", "prefix_len", "input_len", "output_len", "tool_wait_after_ms")
@@ -26,7 +27,7 @@ def recognises(head: Head) -> bool:
 
 
 class _Round(NamedTuple):
-    index: int
+    number: int
     turn: int
     next_ns: int  # the earliest instant of the round after
     wait_ns: int
@@ -50,12 +51,13 @@ def _rows(table: Table, prefix: str) -> Iterator[Row]:
     last: dict[str, _Round] = {}
     for line, cells in table.rows:
         place = Place(path, line)
-        session = name(f"{prefix}{cells[who].strip()}" if cells[who].strip() else "", place, key)
-        assert session is not None  # noqa: S101 - `name` gives None for None alone
+        session = prefix + required_id(cells[who].strip(), place, key)
         before = last.get(session)
         index = tokens(cells[round_], path, line, "round_idx")
-        if before is not None and index <= before.index:
-            raise malformed(path, line, "round_idx", cells[round_], f"above {before.index}, the session's round before")
+        if before is not None and index <= before.number:
+            raise malformed(
+                path, line, "round_idx", cells[round_], f"above {before.number}, the session's round before"
+            )
         arrival_ns = 0 if arrival is None else _ns(cells[arrival], place, "arrival_time")
         at_ns = arrival_ns if before is None else before.next_ns
         wait_ns = _ns(cells[wait], place, "tool_wait_after_ms")

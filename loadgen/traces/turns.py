@@ -1,8 +1,17 @@
 """Sessions whose turns have recorded ends: what number a turn has, and how long its client waited before it."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from loadgen.traces.rows import About
+from loadgen.traces.values import Place, name
+
+
+def required_id(value: Any, place: Place, key: str) -> str:
+    """An id that every row has to have."""
+    found = name(value, place, key)
+    if found is None:
+        raise place.missing(key)
+    return found
 
 
 class Turn(NamedTuple):

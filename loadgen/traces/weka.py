@@ -27,7 +27,7 @@ from loadgen.traces.choices import positive, whole
 from loadgen.traces.keys import text_has
 from loadgen.traces.rows import About, Format, Head, Item, Row, Source
 from loadgen.traces.sources import document, files, head, objects, opened
-from loadgen.traces.turns import early
+from loadgen.traces.turns import early, required_id
 from loadgen.traces.values import Place, blocks, name, number, tokens
 
 ENDINGS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
@@ -99,9 +99,7 @@ class _Reading:
         yield from sorted(one.rows, key=lambda row: row.at_ns)
 
     def _session(self, value: dict[str, Any], place: Place) -> str:
-        session = name(value.get("id"), place, "id")
-        if session is None:
-            raise place.missing("id")
+        session = required_id(value.get("id"), place, "id")
         if session in self.sessions:
             raise place.wrong("id", session, f"of one conversation alone; {self.sessions[session]} has it too")
         self.sessions[session] = place.path
@@ -123,7 +121,7 @@ class _Reading:
                 or f"each of the {len(self.sessions):,} conversations has a clock of its own: all start at 0 s; "
                 "--option starts_per_s=RATE spreads them"
             )
-        for text, count in self.told.items():
+        for text, count in (+self.told).items():
             yield About(note=early(count) if text == "early" else f"{count:,} {text}")
 
 
@@ -145,9 +143,7 @@ class _Conversation:
         turn = 0
         for step in self._steps(of):
             if step.entry.get("type") == SPAWN:
-                last = self.agent(self._spawned(of, step, previous or of.spawned))
-                running += [last] if last else []
-                self.reading.told["sub-agents have no requests recorded"] += last is None
+                running += self._ran(of, step, previous or of.spawned)
                 continue
             turn += 1
             joined = [one for one in running if one.end_s is None or one.end_s <= step.at_s + CLOCK_S]
@@ -157,8 +153,19 @@ class _Conversation:
             if row.input_tokens and row.output_tokens:  # what will not be sent is followed by nobody
                 running = [one for one in running if one not in joined]
                 previous = _Turn(row.id or "", None if row.duration_s is None else step.at_s + row.duration_s)
-        self.reading.told += Counter()  # takes away zeros
         return previous
+
+    def _ran(self, of: _Agent, step: _Step, spawner: _Turn | None) -> list[_Turn]:
+        """A sub-agent's last turn, if it has one."""
+        last = self.agent(self._spawned(of, step, spawner))
+        if last is None:
+            self.reading.told["sub-agents have no request to send"] += 1
+            return []
+        took_ms = step.entry.get("duration_ms")
+        if last.end_s is not None or took_ms is None:
+            return [last]
+        took_ms = number(took_ms, self.place, f"{step.key}.duration_ms", "milliseconds, 0 or more")
+        return [last._replace(end_s=step.at_s + took_ms / 1e3)]
 
     def _steps(self, of: _Agent) -> list[_Step]:
         """An agent's requests and sub-agents, in order of time."""
@@ -224,7 +231,9 @@ class _Conversation:
         lacking = fewest - len(ids)
         if lacking <= 0 or not ids:
             return numbered
-        self.reading.told["requests have fewer hash_ids than blocks: the rest of their prompts is shared with none"] += 1
+        self.reading.told[
+            "requests have fewer hash_ids than blocks: the rest of their prompts is shared with none"
+        ] += 1
         return numbered + tuple(itertools.islice(self.reading.count, lacking))
 
 
