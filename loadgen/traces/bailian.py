@@ -43,8 +43,7 @@ class _Reading:
             if key not in row:
                 raise place.missing(key)
         chat, parent = row["chat_id"], row["parent_chat_id"]
-        known = parent in self.turns
-        turn = self._turn(chat, parent, place)
+        turn, follows = self._turn(chat, parent, place)
         input_tokens = tokens(row["input_length"], place, "input_length")
         ids = blocks(row.get("hash_ids"), place, "hash_ids")
         return Row(
@@ -55,11 +54,12 @@ class _Reading:
             id=str(chat),
             session=turn.session,
             turn=turn.number,
-            after=(str(parent),) if turn.number == 1 and known else (),
+            after=follows,
             kind=name(row.get("type"), place, "type"),
         )
 
-    def _turn(self, chat: Any, parent: Any, place: Place) -> _Turn:
+    def _turn(self, chat: Any, parent: Any, place: Place) -> tuple[_Turn, tuple[str, ...]]:
+        """A chat's place in its session, and the parent of the first one where that is in another session."""
         if not is_whole(chat) or chat in self.turns:
             raise place.wrong("chat_id", chat, "a whole number, of one row alone")
         if not is_whole(parent) and parent != NO_PARENT:
@@ -67,12 +67,12 @@ class _Reading:
         before = self.turns.get(parent)
         self.orphans += before is None and parent != NO_PARENT
         if before is not None and self.last[before.session] == parent:
-            turn = _Turn(before.session, before.number + 1)
+            turn, follows = _Turn(before.session, before.number + 1), ()
         else:
-            turn = _Turn(str(chat), 1)
+            turn, follows = _Turn(str(chat), 1), () if before is None else (str(parent),)
         self.turns[chat] = turn
         self.last[turn.session] = chat
-        return turn
+        return turn, follows
 
 
 def rows(source: Source) -> Iterator[Item]:

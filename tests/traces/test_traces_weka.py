@@ -40,7 +40,9 @@ FAMILY = talk(
     [
         call(0.0, [1, 2]),
         agent(3.5, "a", [call(0.0, [7]), call(4.0, [7, 8])]),  # ends at 3.5 + 4 + 2 = 9.5
-        agent(4.0, "b", [call(0.0, [7]), agent(3.0, "c", [call(0.0, [9], model="h")]), call(16.0, [7, 9])]),  # ends at 22
+        agent(
+            4.0, "b", [call(0.0, [7]), agent(3.0, "c", [call(0.0, [9], model="h")]), call(16.0, [7, 9])]
+        ),  # ends at 22
         call(12.0, [1, 2, 3]),
         call(20.0, [1, 2, 3, 4]),
         call(30.0, [1, 2, 3, 4, 5]),
@@ -158,14 +160,14 @@ def test_a_partial_last_block_may_have_an_id_or_none(tmp_path: Path) -> None:
 
 def test_a_prompt_that_is_longer_than_its_ids_goes_on_in_blocks_of_its_own(tmp_path: Path) -> None:
     """The example of the format's own documentation: 25,259 tokens, three ids."""
-    trace = both_ways(file(tmp_path, talk([call(0, [1, 2, 3]) | {"in": 25_259}, call(5, [1, 2, 3, 4]) | {"in": 25_300}])))
+    trace = both_ways(
+        file(tmp_path, talk([call(0, [1, 2, 3]) | {"in": 25_259}, call(5, [1, 2, 3, 4]) | {"in": 25_300}]))
+    )
     first, second = trace.rows
     assert (len(first.blocks), len(second.blocks)) == (394, 395)
     assert first.blocks[:3] == second.blocks[:3]
     assert not set(first.blocks[3:]) & set(second.blocks[3:])
-    assert trace.notes == (
-        "2 requests have fewer hash_ids than blocks: the rest of their prompts is shared with none",
-    )
+    assert trace.notes == ("2 requests have fewer hash_ids than blocks: the rest of their prompts is shared with none",)
 
 
 @pytest.mark.parametrize("indent", [None, 2])
@@ -210,7 +212,10 @@ def nested(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (talk([call(0, [1, 2]) | {"in": 20}]), "FILE:1: number of requests[0].hash_ids: 2: should be at most 1 for in 20"),
+        (
+            talk([call(0, [1, 2]) | {"in": 20}]),
+            "FILE:1: number of requests[0].hash_ids: 2: should be at most 1 for in 20",
+        ),
         (talk([call(0, [1]), call(-3, [1])]), "FILE:1: requests[1].t: -3: should be seconds, 0 or more"),
         (talk([call(0, [1]) | {"t": "0.0"}]), "FILE:1: requests[0].t: '0.0': should be seconds"),
         (talk([call(0, [1]) | {"in": 74.5}]), "FILE:1: requests[0].in: 74.5: should be a whole number of tokens"),
@@ -242,7 +247,9 @@ def test_files_that_hold_no_conversation(tmp_path: Path) -> None:
     path = file(tmp_path, FAMILY)
     path.write_text(path.read_text()[:-20])
     assert refused(path).startswith("FILE: not JSON: ")
-    assert refused(write(tmp_path / "list.json", "[\n]"), format="weka") == "FILE: should be a JSON object, a conversation"
+    assert (
+        refused(write(tmp_path / "list.json", "[\n]"), format="weka") == "FILE: should be a JSON object, a conversation"
+    )
     write(tmp_path / "d" / "NOTICE", "nothing else")
     assert refused(tmp_path / "d", format="weka") == "FILE: a folder without JSON files; should hold conversations"
 
