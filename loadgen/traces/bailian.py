@@ -65,11 +65,13 @@ class _Reading:
         if not is_whole(parent) and parent != NO_PARENT:
             raise place.wrong("parent_chat_id", parent, f"a chat_id, or {NO_PARENT} for none")
         before = self.turns.get(parent)
+        follows: tuple[str, ...] = ()
         self.orphans += before is None and parent != NO_PARENT
         if before is not None and self.last[before.session] == parent:
-            turn, follows = _Turn(before.session, before.number + 1), ()
+            turn = _Turn(before.session, before.number + 1)
         else:
-            turn, follows = _Turn(str(chat), 1), () if before is None else (str(parent),)
+            turn = _Turn(str(chat), 1)
+            follows = () if before is None else (str(parent),)
         self.turns[chat] = turn
         self.last[turn.session] = chat
         return turn, follows

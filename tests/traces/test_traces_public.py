@@ -212,23 +212,7 @@ REQUEST = {
     "url": "/v1/completions",
     "body": {"model": "m", "prompt": "a text", "max_tokens": 5},
 }
-STRANGE = (
-    None,
-    True,
-    -1,
-    1.5,
-    2**80,
-    1e300,
-    "",
-    "x",
-    "x" * 300,
-    [],
-    [None],
-    [[]],
-    {},
-    {"a": 1},
-    "2026-99-99T00:00:00Z",
-)
+STRANGE = (None, True, -1, 1.5, 2**80, 1e300, "x" * 300, [[]], {"a": 1}, "2026-99-99T00:00:00Z")
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
