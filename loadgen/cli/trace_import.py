@@ -31,7 +31,9 @@ def _list(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option("--format", default="auto", show_default=True, help="What SOURCE is; auto looks into it.")
 @click.option("--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="Name the formats.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="What the format needs; see --list.")
-@click.option("--map", "mapping", metavar="t=KEY,in=KEY,...", help="The same as --option map=...: which key is what.")
+@click.option(
+    "--map", "mapping", metavar="t=KEY,in=KEY,...", help="Which key of any CSV or JSON is what: format generic."
+)
 @click.option(
     "--time-unit", type=click.Choice(["s", "ms", "us", "ns"]), help="Of SOURCE's times [default: the format's]."
 )
@@ -55,6 +57,8 @@ def command(  # one parameter per option
     from loadgen.traces.convert import import_trace
 
     given = pairs(options, "--option") | ({"map": mapping} if mapping is not None else {})
+    if mapping is not None and format == "auto":
+        format = "generic"
     path = out or Path(f"{sources[0].name.split('.')[0] or 'trace'}.trace.jsonl")
     if path.exists() and not overwrite:
         raise click.UsageError(f"{path}: exists; --overwrite replaces it, -o names another file")

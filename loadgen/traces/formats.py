@@ -14,12 +14,19 @@ from loadgen.traces import (
     burstgpt,
     canonical,
     copilot,
+    gateways,
+    generic,
+    metrics,
     mooncake,
+    nginx,
     openai_batch,
+    otlp,
     servegen,
+    sglang_requests,
     tracelab,
     tracelab_csv,
     vidur,
+    vllm_arrivals,
     weka,
 )
 from loadgen.traces.rows import Format, Head, shown
@@ -40,6 +47,15 @@ FORMATS: dict[str, Format] = {
         openai_batch.FORMAT,
         servegen.FORMAT,
         vidur.FORMAT,
+        metrics.FORMAT,
+        sglang_requests.FORMAT,
+        vllm_arrivals.FORMAT,
+        otlp.FORMAT,
+        gateways.LITELLM,
+        gateways.LANGFUSE,
+        gateways.CLOUDFLARE,
+        nginx.FORMAT,
+        generic.FORMAT,
     )
 }
 
@@ -62,7 +78,7 @@ def chosen(paths: Sequence[Path], name: str = "auto") -> Format:
 
 def recognised(head: Head) -> Format:
     """The first format that recognises a file. Raises UserError if none does."""
-    known = f"should be one of {', '.join(FORMATS)}, or name its format"
+    known = f"should be one of {', '.join(FORMATS)}, or name its format, or say with --map which key is what"
     if not head.lines:
         raise UserError(f"{head.path}: empty; should be a trace; {known}")
     if "\ufffd" in head.text or "\0" in head.text:

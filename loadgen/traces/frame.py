@@ -85,7 +85,8 @@ class Account:
         unit = time_unit or self.format.time_unit
         told = f"{self.source}: {self.starts:,} requests in {span_s:.6g} s are {rate:.3g}/s, which no service sees"
         if unit is None:
-            raise UserError(f"{told}; its dates should be right; --force-units takes them as they are")
+            right = "dates should be right" if "unit" not in self.format.options else "times may need --time-unit"
+            raise UserError(f"{told}; its {right}; --force-units takes them as they are")
         better = [
             f"{other} ({rate * NS[unit] / NS[other]:.3g}/s)"
             for other in NS

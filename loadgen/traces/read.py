@@ -23,9 +23,12 @@ def reading(
     `account.check_units()` does that at the end.
     """
     found = chosen(paths, format)
-    check_options(found, options or {})
+    given = dict(options or {})
+    check_options(found, given)
+    if time_unit is not None and "unit" in found.options:  # the reader finds the unit out itself, and is told instead
+        given["unit"], time_unit = time_unit, None
     account = Account(named(paths), found)
-    return account, account.kept(found.rows(Source(paths=tuple(paths), options=options or {})), time_unit)
+    return account, account.kept(found.rows(Source(paths=tuple(paths), options=given)), time_unit)
 
 
 def read_trace(path: Path, format: str = "auto", options: Mapping[str, str] | None = None) -> Trace:

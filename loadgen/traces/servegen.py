@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import NamedTuple
 
-from loadgen.traces.choices import span, whole
+from loadgen.traces.options import span, whole
 from loadgen.traces.rows import About, Dropped, Format, Head, Item, Row, Source
 from loadgen.traces.servegen_files import Client, Lengths, Window, clients
 from loadgen.traces.sources import header_cells

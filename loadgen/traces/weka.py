@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from loadgen.errors import UserError
-from loadgen.traces.choices import positive, whole
 from loadgen.traces.keys import text_has
+from loadgen.traces.options import number as positive, whole
 from loadgen.traces.rows import About, Format, Head, Item, Row, Source
 from loadgen.traces.sources import document, files, head, objects, opened
 from loadgen.traces.turns import early, required_id
@@ -253,9 +253,10 @@ def rows(source: Source) -> Iterator[Item]:
 
 def _starts(options: Mapping[str, str]) -> tuple[Iterator[int], str | None]:
     """When each conversation starts, and how that is told: all at once, or one after the other at random."""
-    per_s, seed = positive(options, "starts_per_s"), whole(options, "seed", 0)
-    if per_s is None:
+    seed = whole(options, "seed", 0)
+    if "starts_per_s" not in options:
         return itertools.repeat(0), None
+    per_s = positive(options, "starts_per_s")
     draws = random.Random(f"{seed}")
     gaps_ns = (round(draws.expovariate(per_s) * 1e9) for _ in itertools.count())
     told = f"starts of conversations are drawn: {per_s:g}/s, exponential gaps, seed {seed}"

@@ -47,7 +47,8 @@ def test_imports_mistakes_are_one_line(source: Path, capsys: pytest.CaptureFixtu
         (("gone.csv",), "loadgen: gone.csv: cannot be read: No such file or directory; should be a trace file"),
         ((str(source), "--format", "x"), "loadgen: x: no such trace format; should be auto, canonical, azure"),
         ((str(source), "--format", "azure"), "loadgen: burst.v1.csv:1: header: no column TIMESTAMP"),
-        ((str(source), "--map", "t=a"), "loadgen: --option map: format burstgpt has no such option"),
+        ((str(source), "--map", "t=a"), "loadgen: --map: no in, out; should be t=KEY,in=KEY,out=KEY"),
+        ((str(source), "--option", "map=t=a"), "loadgen: --option map: format burstgpt has no such option"),
     ):
         assert called("import", *arguments) == 2
         (line,) = capsys.readouterr().err.splitlines()
