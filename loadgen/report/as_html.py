@@ -23,6 +23,7 @@ TITLES = {
     "decode-step": "Decode step of one stream",
     "unintended": "Unintended differences between the arms",
     "failures": "Failed requests",
+    "traffic": words.TRAFFIC,
     "client": "Was the client innocent?",
 }
 DIRECTIONS = "↑ more is better, ↓ less is better. ▲\u00a0better, ▼\u00a0worse, ○\u00a0none shown, ×\u00a0cannot tell."
@@ -96,6 +97,7 @@ def _sections(report: Report, figures: _Figures) -> Iterable[tuple[str, str, Ele
     yield "arms", "Servers", sections.arms(report)
     yield "unintended", "Unintended", sections.lines(lambda r: r.unintended)(report)
     yield "failures", "Failures", sections.lines(rows.failed_requests)(report)
+    yield "traffic", "Traffic", sections.checks(report.traffic)
     yield "client", "Client", sections.client(report)
     yield "reproduce", "Reproduce", sections.reproduce(report)
 

@@ -46,6 +46,7 @@ GAUGE: dict[str, tuple[str, Unit]] = {
 }
 SIMULATED = "SIMULATED: these figures come from an emulator, not from an engine."
 NO_CLIENT = "No client existed: in virtual time nothing is sent, and nobody can be late."
+TRAFFIC = "Was the traffic as planned?"
 NOT_COMPARED = "One arm: there is nothing to compare."
 NOT_JUDGED = "No verdict: the run did not get far enough to judge it."
 

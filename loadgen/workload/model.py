@@ -19,9 +19,11 @@ from loadgen.workload.fields import (
     Keys,
     Lengths,
     Rate,
+    Scale,
     Seconds,
     Seed,
     Streams,
+    Think,
     Tokens,
     Variation,
     Warmup,
@@ -46,12 +48,41 @@ class SharedPrefix(Keys):
 class TraceSource(Keys):
     """A production trace that gives lengths, times and shared prefixes."""
 
-    path: Path = Field(description="file, relative to the scenario file, then to the working directory; $VARS expand")
-    format: Literal["auto", "azure", "mooncake"] = Field(
-        default="auto", description="auto looks at the file's first line"
+    path: Path = Field(
+        description="file or folder, relative to the scenario file, then to the working directory; $VARS expand"
+    )
+    format: str = Field(
+        default="auto",
+        pattern=r"^[a-z0-9_-]+$",
+        description="auto looks at what is in it; `loadgen trace import --list` names the formats",
     )
     window: tuple[Instant, Instant] | None = Field(
         default=None, description="[from, to): keep rows of this part of the trace"
+    )
+    dequantize: Literal["auto", "off"] = Field(
+        default="auto",
+        description="a trace whose clock is coarse: auto spreads each row's time evenly over the clock's step, as far "
+        "as the trace tells one; off sends its rows in batches",
+    )
+    sessions: Literal["closed", "open"] = Field(
+        default="closed",
+        description="closed: a session's first turn is sent at its own time, each later one when those that it follows "
+        "have ended and the client has thought; open: every row at its own time, whatever became of others",
+    )
+    think: Think = Field(
+        default="recorded",
+        description="the client's delay before a turn: as recorded, none, or one time for all (10, 2m)",
+    )
+    think_cap: Seconds | None = Field(default=None, description="recorded think times above this are cut to it")
+    think_speed: Rate = Field(
+        default=1,
+        description="recorded think times are divided by this; a stage's speed leaves them alone: a person or a tool "
+        "does not get faster because more of them come",
+    )
+    scale_tokens: Scale | None = Field(
+        default=None,
+        description="multiply prompts, outputs and prefix blocks by this, to fit a smaller model: ids are kept, a "
+        "block becomes a whole number of tokens and sets the scale, so that the reused share stays what it is",
     )
 
     @field_validator("path", mode="before")
@@ -66,7 +97,7 @@ class TraceSource(Keys):
         folders = [Path(folder) for folder in (info.context or {}).get("folders", ())]
         try:
             candidates = [folder / Path(expanded).expanduser() for folder in folders] or [Path(expanded)]
-            found = next((path for path in candidates if path.is_file()), None)
+            found = next((path for path in candidates if path.exists()), None)
         except (OSError, RuntimeError) as error:  # a folder that may not be entered, a name too long, no such ~user
             raise wrong(f"cannot be looked for: {getattr(error, 'strerror', None) or error}") from error
         if found is None:
@@ -109,8 +140,13 @@ class Stage(Keys):
     """One way of sending: closed loop (concurrency), open loop (rate), or a trace's own times (speed)."""
 
     name: str = Field(pattern=NAME, max_length=40, description="letters, digits, dot, dash, underscore; unique")
-    concurrency: Streams | None = Field(default=None, description="closed loop: requests kept in flight")
-    rate: Rate | None = Field(default=None, description="open loop: requests per second, whatever comes back")
+    concurrency: Streams | None = Field(
+        default=None, description="closed loop: requests kept in flight; with a trace, sessions kept going"
+    )
+    rate: Rate | None = Field(
+        default=None,
+        description="open loop: requests per second, whatever comes back; with a trace, sessions begun",
+    )
     burstiness: Variation | None = Field(
         default=None,
         description="with rate: coefficient of variation of the gaps; 0 even, 1 Poisson (default)",
