@@ -62,7 +62,10 @@ class Reuse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `rows_read == rows_kept + sum(dropped.values())`. `kinds`: rows of the most frequent classes."""
+    """All of it. `rows_read == rows_kept + sum(dropped.values())`. `kinds`: rows of the most frequent classes.
+
+    `read_tokens`: context that an output token reads, on average over all output tokens.
+    """
 
     source: str
     format: str
@@ -73,6 +76,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: Spread
     output_tokens: Spread
     in_per_out: float
+    read_tokens: float
     arrivals: Arrivals
     resident: Resident
     sessions: Sessions | None = None
@@ -118,8 +122,9 @@ def describe(
         input_tokens=spread_of(columns.input_tokens),
         output_tokens=spread_of(columns.output_tokens),
         in_per_out=float(columns.input_tokens.sum() / columns.output_tokens.sum()),
+        read_tokens=_read_tokens(columns),
         arrivals=arrivals(columns.at_s, columns.time_quantum_s, asked.seed),
-        resident=resident(columns, asked.speeds),
+        resident=resident(columns, asked.speeds, asked.capacity_tokens),
         sessions=_sessions(columns),
         reuse=_reuse(columns, account.scope, asked),
         kinds=dict(sorted(columns.kinds.items(), key=lambda pair: -pair[1])[:MOST_KINDS]),
@@ -133,6 +138,12 @@ def spread_of(values: Ints | Floats) -> Spread:
     return Spread(
         count=len(values), mean=float(values.mean()), p10=p10, p50=p50, p90=p90, p99=p99, max=float(values.max())
     )
+
+
+def _read_tokens(columns: Columns) -> float:
+    """The i-th output token (from 0) reads the prompt and i tokens."""
+    output = columns.output_tokens.astype(np.float64)
+    return float((output * (columns.input_tokens + (output - 1) / 2)).sum() / output.sum())
 
 
 def _reuse(columns: Columns, scope: BlockScope, asked: Asked) -> Reuse | None:

@@ -169,7 +169,7 @@ class Stretches:
 
 
 class _Fenwick:
-    """Sums over the beginning of a list whose elements change (P. M. Fenwick, Software: Practice & Experience, 1994)."""
+    """Sums over the beginning of a list whose elements change (P. M. Fenwick, 1994)."""
 
     def __init__(self, size: int) -> None:
         self._sums = [0] * (size + 1)
