@@ -15,6 +15,7 @@ from loadgen.analysis.headlines import headlines
 from loadgen.analysis.innocence import innocence, withdrawn
 from loadgen.analysis.study import Study, study
 from loadgen.analysis.summary import arm_reports, commonest, failures, summaries
+from loadgen.analysis.traffic import traffic
 from loadgen.analysis.unintended import doubts, unintended
 from loadgen.analysis.windows import stage_samples
 from loadgen.analysis.wording import counted
@@ -45,6 +46,7 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
     checks, late = innocence(cut)
     judged = _judged(cut, late, predicted_ratio) if cut.test is not None else Judgement()
     manifest = experiment.manifest
+    sent = traffic(cut)
     return Report(
         loadgen=manifest.loadgen,
         title=_title(cut),
@@ -68,10 +70,12 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
         checklist=judged.checklist,
         unintended=judged.unintended,
         innocence=checks,
+        traffic=sent.checks,
         curves=curves(cut),
         warnings=(
             *cut.warnings,
             *withdrawn(late),
+            *sent.warnings,
             *_failures(cut),
             *_lost(cut),
             *_unread(cut),

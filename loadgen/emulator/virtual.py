@@ -1,12 +1,12 @@
 """A planned stage sent to an emulated engine in virtual time: no sockets, no client to be late, no waiting.
 
-What the client does in `drive` is done here in order of instants: a closed loop sends its next request when one ends,
-an open loop sends at due times, `after` and `think_s` hold requests back, `duration_s` ends the sending. A request
-takes `WIRE_S` to the engine and each token `WIRE_S` back.
+What the client does in `drive` is done here in order of instants: a closed loop begins its next session when one has
+ended, an open loop sends at due times, `after` and `think_s` hold requests back, `duration_s` ends the sending. A
+request takes `WIRE_S` to the engine and each token `WIRE_S` back.
 """
 
 import heapq
-from collections.abc import Sequence as Items
+from collections.abc import Iterator, Sequence as Items
 from dataclasses import dataclass, field
 
 from loadgen.emulator.arm import Emulated
@@ -14,7 +14,7 @@ from loadgen.emulator.contents import block_contents
 from loadgen.emulator.model import Model, Sequence, Step
 from loadgen.emulator.tally import Tally
 from loadgen.errors import UserError
-from loadgen.records import Request, Sample, Scrape, StageMark, StagePlan
+from loadgen.records import Request, Sample, Scrape, StageMark, StagePlan, sessions
 
 WIRE_S = 0.0002
 CLOSE_S = 0.0001  # from the last token to the end of the response
@@ -94,7 +94,8 @@ class Part:
     duration_s: float | None = None
     samples: list[Sample] = field(default_factory=list)
     _calls: list[tuple[float, int, _Sent]] = field(default_factory=list)  # by arrival at the engine
-    _next: int = 0
+    _queue: Iterator[tuple[Request, ...]] = field(default_factory=lambda: iter(()))  # a closed loop's sessions
+    _left: dict[int, list[int]] = field(default_factory=dict)  # by request: how many of its session have not ended
     _ends: dict[int, float] = field(default_factory=dict)
     _followers: dict[int, list[Request]] = field(default_factory=dict)
     _free_s: float = 0.0  # the cap lets the next request go then
@@ -105,7 +106,8 @@ class Part:
         """Sends everything, to its end; says what became of it."""
         self._started_s = self.process.now_s
         if self.streams is not None:
-            for _ in range(min(self.streams, len(self.requests))):
+            self._queue = iter(sessions(self.requests))
+            for _ in range(self.streams):
                 self._refill(self._started_s)
         else:
             self._schedule()
@@ -143,17 +145,15 @@ class Part:
                 self._send(request, due_s, due_s)
 
     def _refill(self, at_s: float) -> None:
-        """A stream is free: it takes the next request, and waits with it if that one has to wait."""
-        if self._next >= len(self.requests):
-            return
-        request = self.requests[self._next]
-        self._next += 1
-        if not request.after:
-            self._send(request, at_s, None)
-        elif (ended_s := self._ended_s(request)) is not None:
-            self._send(request, max(at_s, ended_s + request.think_s), None)
-        else:
-            self._hold(request)
+        """A stream is free: it begins the next session."""
+        session = next(self._queue, ())
+        left = [len(session)]
+        for request in session:
+            self._left[request.index] = left
+            if request.after:
+                self._hold(request)
+            else:
+                self._send(request, at_s, None)
 
     def _hold(self, request: Request) -> None:
         for index in set(request.after or ()) - self._ends.keys():
@@ -206,7 +206,10 @@ class Part:
                 if (last_s := self._ended_s(follower)) is not None:
                     self._follow(follower, last_s)
             if self.streams is not None:
-                self._refill(end_s)
+                left = self._left.pop(sample.index)
+                left[0] -= 1
+                if left[0] == 0:
+                    self._refill(end_s)
 
     def _follow(self, request: Request, ended_s: float) -> None:
         at_s = ended_s + request.think_s

@@ -23,6 +23,7 @@ from loadgen.records.concluded import (
 from loadgen.records.planned import (
     Plan as Plan,
     Request as Request,
+    Reuse as Reuse,
     Role as Role,
     Run as Run,
     Slo as Slo,
@@ -51,3 +52,4 @@ from loadgen.records.seen import (
     ServerFacts as ServerFacts,
     StageMark as StageMark,
 )
+from loadgen.records.sessions import sessions as sessions

@@ -156,6 +156,7 @@ class Report(Record, frozen=True, kw_only=True):
     checklist: tuple[Check, ...]
     unintended: tuple[str, ...]
     innocence: tuple[Check, ...]
+    traffic: tuple[Check, ...] = ()
     curves: tuple[Curve, ...]
     warnings: tuple[str, ...]
     client_host: HostFacts | None = None

@@ -41,8 +41,22 @@ class Slo(Record, frozen=True, kw_only=True):
     e2e_s: float | None = None
 
 
+class Reuse(Record, frozen=True, kw_only=True):
+    """The share of a stage's prompt tokens that a prefix cache could give, one request after the other in plan order.
+
+    `ratios[k]`: an unlimited cache that works in blocks of `block_tokens[k]` tokens (1: every common token).
+    `lru_ratios[k][c]`: the same with room for `capacities_tokens[c]` tokens, prompts and outputs, that forgets what was
+    used longest ago; empty where it was not computed. Requests that run at the same time may find less.
+    """
+
+    block_tokens: tuple[int, ...]
+    ratios: tuple[float, ...]
+    capacities_tokens: tuple[int, ...] = ()
+    lru_ratios: tuple[tuple[float, ...], ...] = ()
+
+
 class StageSpec(Record, frozen=True, kw_only=True):
-    """How one stage sends. Closed loop: `concurrency`. Open loop: requests carry `due_s`."""
+    """How one stage sends. Closed loop: `concurrency`, in sessions. Open loop: requests carry `due_s`, or `after`."""
 
     name: str
     role: Role
@@ -54,6 +68,8 @@ class StageSpec(Record, frozen=True, kw_only=True):
     limit_per_s: float | None = None  # asyncio-throttle cap
     planned: int = 0
     warmup: int = 0
+    sessions: int | None = None  # sets of requests that wait for one another; None where none waits
+    reuse: Reuse | None = None  # None where no two prompts begin alike
 
 
 class StagePlan(Record, frozen=True, kw_only=True):

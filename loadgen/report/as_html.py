@@ -16,6 +16,7 @@ TITLES = {
     "arms": "The servers, as read back from them",
     "unintended": "Unintended differences between the arms",
     "failures": "Failed requests",
+    "traffic": words.TRAFFIC,
     "client": "Was the client innocent?",
 }
 DIRECTIONS = "↑ more is better, ↓ less is better. ▲\u00a0better, ▼\u00a0worse, ○\u00a0none shown, ×\u00a0cannot tell."
@@ -57,6 +58,7 @@ def _sections(report: Report, figures: Figures) -> Iterable[tuple[str, str, Elem
     yield "arms", "Servers", sections.arms(report)
     yield "unintended", "Unintended", sections.lines(lambda r: r.unintended)(report)
     yield "failures", "Failures", sections.lines(rows.failed_requests)(report)
+    yield "traffic", "Traffic", sections.checks(report.traffic)
     yield "client", "Client", sections.checks(report.innocence)
     yield "reproduce", "Reproduce", sections.reproduce(report)
 

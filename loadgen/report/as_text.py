@@ -202,6 +202,12 @@ def _innocence(report: Report, console: Console, detail: bool) -> None:
         _checks(console, report.innocence)
 
 
+def _traffic(report: Report, console: Console, detail: bool) -> None:
+    if report.traffic:
+        _heading(console, words.TRAFFIC)
+        _checks(console, report.traffic)
+
+
 def _facts(report: Report, console: Console, detail: bool) -> None:
     if not report.arms:
         return
@@ -254,6 +260,7 @@ PARTS: tuple[Part, ...] = (
     _facts,
     _lines("Unintended differences between the arms", "yellow", lambda report: report.unintended),
     _lines("Failed requests", "yellow", rows.failed_requests),
+    _traffic,
     _innocence,
     _lines("Warnings", "yellow", lambda report: report.warnings),
     _reproduce,

@@ -45,6 +45,7 @@ GAUGE: dict[str, tuple[str, Unit]] = {
     "preemptions": ("preemptions", "count"),
 }
 SIMULATED = "Simulated: these figures come from an emulator, not from an engine."
+TRAFFIC = "Was the traffic as planned?"
 NOT_COMPARED = "One arm: there is nothing to compare."
 NOT_JUDGED = "No verdict: the run did not get far enough to judge it."
 

@@ -13,7 +13,6 @@ below the one asked for when n is small.
 """
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -37,8 +36,3 @@ def scheduled(count: int, *, rate_per_s: float, cv: float, rng: np.random.Genera
 def count_within(duration_s: float, *, rate_per_s: float) -> int:
     """How many requests a rate gives in a duration; at least one."""
     return max(1, math.floor(duration_s * rate_per_s + 1e-9))
-
-
-def replayed(at_s: Iterable[float], *, origin_s: float, speed: float) -> list[float]:
-    """A trace's own times from `origin_s` on, in seconds from the stage's start; speed 2 is twice as fast."""
-    return [round((instant - origin_s) / speed, 6) for instant in at_s]

@@ -1,8 +1,9 @@
 """What each request of a stage holds: its runs of prompt tokens and its output length. Pure.
 
 Run keys: `u:STAGE:INDEX` for what no other request has (`u:STAGE:wINDEX` in the warm-up), `p:GROUP` for a shared
-prefix, `b:STAGE:ID` for a trace's prefix block. Blocks are shared within a stage only: a stage must not find the
-blocks of the one before it in the server's prefix cache.
+prefix, `b:STAGE:ID` for a trace's prefix block (`b:STAGE:SESSION:ID` where ids count within a session),
+`s:STAGE:PLACE` for what a session's turn added. Those of a trace are shared within a stage only: a stage must not find
+the blocks of the one before it in the server's prefix cache.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loadgen.quantities import text
-from loadgen.records import Run, TraceRow
+from loadgen.records import Run
 from loadgen.workload import lengths
+from loadgen.workload.fit import Turn
 from loadgen.workload.model import Scenario, SharedPrefix, Stage
 from loadgen.workload.prompts import UNIQUE
 from loadgen.workload.seeding import generator
@@ -56,18 +58,26 @@ def drawn(
     return content, tuple(f"{stage.name}: {note}" for note in notes)
 
 
-def of_rows(stage: str, rows: Sequence[TraceRow]) -> list[Content]:
-    """The requests that a stage makes of a trace's rows, in their order."""
-    whole: dict[int, Run] = {}
-    return [Content(_blocks(stage, index, row, whole), row.output_tokens) for index, row in enumerate(rows)]
+def of_turns(stage: str, turns: Sequence[Turn]) -> list[Content]:
+    """The requests that a stage makes of a trace's turns, in their order."""
+    known: dict[Run, Run] = {}
 
+    def named(run: Run, index: int) -> Run:
+        if run.key == UNIQUE:
+            return Run(f"{UNIQUE}{stage}:{index}", run.tokens)
+        return known.setdefault(run, Run(f"{run.key[:2]}{stage}:{run.key[2:]}", run.tokens))
 
-def like_rows(seed: int, stage: str, rows: Sequence[TraceRow], count: int) -> list[Content]:
-    """Warm-up requests with the lengths of rows chosen at random, and contents that no measured request has."""
-    chosen = generator(seed, stage, "warm-up rows").integers(len(rows), size=count)
     return [
-        Content((Run(f"{UNIQUE}{stage}:w{index}", rows[row].input_tokens),), rows[row].output_tokens)
-        for index, row in enumerate(chosen.tolist())
+        Content(tuple([named(run, index) for run in turn.runs]), turn.output_tokens) for index, turn in enumerate(turns)
+    ]
+
+
+def like_turns(seed: int, stage: str, turns: Sequence[Turn], count: int) -> list[Content]:
+    """Warm-up requests with the lengths of turns chosen at random, and contents that no measured request has."""
+    chosen = generator(seed, stage, "warm-up rows").integers(len(turns), size=count)
+    return [
+        Content((Run(f"{UNIQUE}{stage}:w{index}", turns[place].input_tokens),), turns[place].output_tokens)
+        for index, place in enumerate(chosen.tolist())
     ]
 
 
@@ -83,11 +93,3 @@ def _runs(owner: str, index: int, tokens: int, prefix: SharedPrefix | None) -> t
     shared = min(prefix.tokens, tokens - 1) if prefix is not None else 0
     own = Run(f"{UNIQUE}{owner}", tokens - shared)
     return (Run(f"p:{index % prefix.groups}", shared), own) if prefix is not None and shared else (own,)
-
-
-def _blocks(stage: str, index: int, row: TraceRow, whole: dict[int, Run]) -> tuple[Run, ...]:
-    if not row.blocks or row.block_tokens is None:
-        return (Run(f"{UNIQUE}{stage}:{index}", row.input_tokens),)
-    last = row.input_tokens - row.block_tokens * (len(row.blocks) - 1)
-    runs = [whole.setdefault(block, Run(f"b:{stage}:{block}", row.block_tokens)) for block in row.blocks[:-1]]
-    return (*runs, Run(f"b:{stage}:{row.blocks[-1]}", last))

@@ -1,8 +1,9 @@
 """How many KV-cache tokens a stage will hold, before anything is sent. Pure.
 
 Who is in flight together depends on how fast a server is, so two speeds are assumed (`Speeds`) and the stage is played
-through: a closed loop admits the next request when one ends, an open loop admits each when it is due. Queueing in the
-server is not modelled: a saturated server holds as much as it can, and an open loop then lasts longer.
+through: a closed loop admits the next session when one ends, an open loop admits each request when it is due; one that
+waits for others is admitted when they have ended and its client has thought. Queueing in the server is not modelled: a
+saturated server holds as much as it can, and an open loop then lasts longer.
 
 A request holds its prompt from admission on and what it has generated so far. `peak_tokens` takes every request in
 flight at its full length (prompt + output): the worst case. `mean_tokens` is the average over time, from the first
@@ -12,12 +13,13 @@ caching holds them once. Engines hand out whole blocks: with `block_tokens` abov
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from loadgen.records import Request, StagePlan
+from loadgen.records import Request, StagePlan, sessions
 from loadgen.workload.prompts import UNIQUE
+from loadgen.workload.reuse import reused_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,32 +77,29 @@ def demand(stage: StagePlan, speeds: Speeds, block_tokens: int = 1) -> Demand:
     )
 
 
-def reused_ratio(requests: Iterable[Request]) -> float:
-    """The share of prompt tokens that lie in a run that an earlier request holds too."""
-    seen: dict[str, int] = {}
-    prompt_tokens = reused_tokens = 0
-    for request in requests:
-        prompt_tokens += request.prompt_tokens
-        for run in request.runs:
-            if not run.key.startswith(UNIQUE):
-                reused_tokens += min(run.tokens, seen.get(run.key, 0))
-                seen[run.key] = max(run.tokens, seen.get(run.key, 0))
-    return reused_tokens / prompt_tokens
-
-
 def _stays(stage: StagePlan, speeds: Speeds) -> list[_Stay]:
-    concurrency = stage.spec.concurrency
-    if concurrency is None:
-        starts = [request.due_s or 0.0 for request in stage.requests]
-        return [
-            _Stay(start, start + speeds.stay_s(one), one) for start, one in zip(starts, stage.requests, strict=True)
-        ]
-    free_s = [0.0] * min(concurrency, len(stage.requests))
+    if stage.spec.concurrency is None:
+        return _played(stage.requests, speeds, 0.0)
+    groups = sessions(stage.requests)
+    free_s = [0.0] * min(stage.spec.concurrency, len(groups))
     stays = []
-    for request in stage.requests:
-        start_s = free_s[0]
-        stays.append(_Stay(start_s, start_s + speeds.stay_s(request), request))
-        heapq.heapreplace(free_s, stays[-1].end_s)
+    for session in groups:
+        found = _played(session, speeds, free_s[0])
+        stays += found
+        heapq.heapreplace(free_s, max(stay.end_s for stay in found))
+    return stays
+
+
+def _played(requests: Sequence[Request], speeds: Speeds, start_s: float) -> list[_Stay]:
+    """Each admitted when it is due after `start_s`, when those that it waits for have ended and its client thought."""
+    ends: dict[int, float] = {}
+    stays = []
+    for request in requests:
+        at_s = start_s + (request.due_s or 0.0)
+        if request.after:
+            at_s = max(at_s, max(ends[index] for index in request.after) + request.think_s)
+        stays.append(_Stay(at_s, at_s + speeds.stay_s(request), request))
+        ends[request.index] = stays[-1].end_s
     return stays
 
 

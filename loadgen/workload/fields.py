@@ -6,7 +6,7 @@ Strict where YAML and pydantic are lax: `yes`, `"12"` and `true` are not numbers
 import math
 import re
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
 from pydantic_core import PydanticCustomError
@@ -46,6 +46,15 @@ def _seconds(value: Any) -> Any:
     return float(match[1]) * UNITS_S[match[2]]
 
 
+def _think(value: Any) -> Any:
+    if value in ("recorded", "none"):
+        return value
+    try:
+        return _seconds(value)
+    except PydanticCustomError as error:
+        raise wrong("should be recorded, none, or a time: seconds (60) or with a unit (250ms, 2m)") from error
+
+
 Tokens = Annotated[int, Field(ge=1, le=10_000_000), BeforeValidator(_whole)]
 Count = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_whole)]
 Streams = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(_whole)]
@@ -54,11 +63,17 @@ Warmup = Annotated[int, Field(ge=0, le=100_000), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_whole)]
 Rate = Annotated[float, Field(gt=0, le=1e6), BeforeValidator(_number)]
 Variation = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
+Scale = Annotated[float, Field(gt=0, le=100), BeforeValidator(_number)]
 Percent = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
 
 _TIME_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{DURATION.pattern}$"}]}
 Instant = Annotated[float, Field(ge=0, le=YEAR_S), BeforeValidator(_seconds), WithJsonSchema(_TIME_SCHEMA)]
 Seconds = Annotated[float, Field(gt=0, le=YEAR_S), BeforeValidator(_seconds), WithJsonSchema(_TIME_SCHEMA)]
+Think = Annotated[
+    Literal["recorded", "none"] | Annotated[float, Field(ge=0, le=YEAR_S)],
+    BeforeValidator(_think),
+    WithJsonSchema({"anyOf": [{"enum": ["recorded", "none"]}, *_TIME_SCHEMA["anyOf"]]}),
+]
 
 
 class Keys(BaseModel):

@@ -19,9 +19,11 @@ from loadgen.workload.fields import (
     Keys,
     Lengths,
     Rate,
+    Scale,
     Seconds,
     Seed,
     Streams,
+    Think,
     Tokens,
     Variation,
     Warmup,
@@ -56,6 +58,31 @@ class TraceSource(Keys):
     )
     window: tuple[Instant, Instant] | None = Field(
         default=None, description="[from, to): keep rows of this part of the trace"
+    )
+    dequantize: Literal["auto", "off"] = Field(
+        default="auto",
+        description="a trace whose clock is coarse: auto spreads each row's time evenly over the clock's step, as far "
+        "as the trace tells one; off sends its rows in batches",
+    )
+    sessions: Literal["closed", "open"] = Field(
+        default="closed",
+        description="closed: a session's first turn is sent at its own time, each later one when those that it follows "
+        "have ended and the client has thought; open: every row at its own time, whatever became of others",
+    )
+    think: Think = Field(
+        default="recorded",
+        description="the client's delay before a turn: as recorded, none, or one time for all (10, 2m)",
+    )
+    think_cap: Seconds | None = Field(default=None, description="recorded think times above this are cut to it")
+    think_speed: Rate = Field(
+        default=1,
+        description="recorded think times are divided by this; a stage's speed leaves them alone: a person or a tool "
+        "does not get faster because more of them come",
+    )
+    scale_tokens: Scale | None = Field(
+        default=None,
+        description="multiply prompts, outputs and prefix blocks by this, to fit a smaller model: ids are kept, a "
+        "block becomes a whole number of tokens and sets the scale, so that the reused share stays what it is",
     )
 
     @field_validator("path", mode="before")
@@ -113,8 +140,13 @@ class Stage(Keys):
     """One way of sending: closed loop (concurrency), open loop (rate), or a trace's own times (speed)."""
 
     name: str = Field(pattern=NAME, max_length=40, description="letters, digits, dot, dash, underscore; unique")
-    concurrency: Streams | None = Field(default=None, description="closed loop: requests kept in flight")
-    rate: Rate | None = Field(default=None, description="open loop: requests per second, whatever comes back")
+    concurrency: Streams | None = Field(
+        default=None, description="closed loop: requests kept in flight; with a trace, sessions kept going"
+    )
+    rate: Rate | None = Field(
+        default=None,
+        description="open loop: requests per second, whatever comes back; with a trace, sessions begun",
+    )
     burstiness: Variation | None = Field(
         default=None,
         description="with rate: coefficient of variation of the gaps; 0 even, 1 Poisson (default)",

@@ -7,7 +7,7 @@ from loadgen.errors import UserError
 from loadgen.records import Trace, TraceRow
 from loadgen.traces.read import read_trace
 from loadgen.workload import plan, scenario
-from loadgen.workload.demand import reused_ratio
+from loadgen.workload.reuse import reused_ratio
 
 AZURE_2023 = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.9799600,4808,10
@@ -221,5 +221,5 @@ def test_mooncakes_conversation_trace_reuses_what_its_paper_says() -> None:
     path = Path(os.environ["LOADGEN_TRACES"]) / "mooncake-fast25" / "conversation_trace.jsonl"
     built = replayed(path)
     assert built.stages[0].spec.planned == 12_031
-    assert built.stages[0].requests[-1].due_s == pytest.approx(3_537, abs=0.01)
+    assert 3_537 <= (built.stages[0].requests[-1].due_s or 0) < 3_540, "spread over the last step of 3 s"
     assert reused_ratio(built.stages[0].requests) == pytest.approx(0.3736, abs=0.0005)
