@@ -21,10 +21,11 @@ NONE = -1
 class Columns:
     """Per row, in order of time (rows of one instant as they came). NONE where an integer is not known, NaN of floats.
 
-    `session`: a number. `before`: the place of the session's row before. `starts`: rows that follow no other.
+    `order`: the row's place in the source. `session`: a number. `before`: the place of the session's row before. `starts`: rows that follow no other.
     `stretches`: what prompts share, where the trace has prefix blocks. `time_quantum_s`: the step of a coarse clock.
     """
 
+    order: Ints
     at_s: Floats
     input_tokens: Ints
     output_tokens: Ints
@@ -54,6 +55,7 @@ def collected(rows: Iterable[Row], account: Account) -> Columns:
     input_tokens = np.array(gathered.input_tokens, dtype=np.int64)[order]
     size = account.block_size
     return Columns(
+        order=order,
         at_s=(at_ns - at_ns[0]) / 1e9,
         input_tokens=input_tokens,
         output_tokens=np.array(gathered.output_tokens, dtype=np.int64)[order],
