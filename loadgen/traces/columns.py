@@ -21,8 +21,9 @@ NONE = -1
 class Columns:
     """Per row, in order of time (rows of one instant as they came). NONE where an integer is not known, NaN of floats.
 
-    `order`: the row's place in the source. `session`: a number. `before`: the place of the session's row before. `starts`: rows that follow no other.
-    `stretches`: what prompts share, where the trace has prefix blocks. `time_quantum_s`: the step of a coarse clock.
+    `order`: the row's place in the source, from 0. `session`: a number. `before`: the place of the session's row
+    before. `starts`: rows that follow no other. `stretches`: what prompts share, where the trace has prefix blocks.
+    `time_quantum_s`: the step of a coarse clock.
     """
 
     order: Ints
