@@ -9,6 +9,7 @@ import click
 
 from loadgen.cli.options import Finite
 from loadgen.cli.trace_source import FORCED, as_asked, rows_line, span_line, with_source
+from loadgen.quantities import text
 
 if TYPE_CHECKING:  # the records' library is loaded when a trace is read, not for --help
     from loadgen.traces.columns import Columns
@@ -104,41 +105,35 @@ def _figures(of: "Description") -> Iterator[str]:
         rows += [("think time, s", of.sessions.think_s)]
     for name, spread in rows:
         if spread is not None:
-            yield f"{name:24}" + "".join(f"{_short(getattr(spread, level)):>10}" for level in LEVELS)
+            yield f"{name:24}" + "".join(f"{text(getattr(spread, level), 'count'):>10}" for level in LEVELS)
     yield f"{of.in_per_out:.3g} prompt tokens for each output token"
     yield from _arrivals(of)
     yield from _shared(of)
     yield from _resident(of)
 
 
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
-
-
 def _arrivals(of: "Description") -> Iterator[str]:
     found = of.arrivals
     if found.gap_cv is not None:
         yield (
-            f"arrivals: CV of gaps {found.gap_cv:.3g}; index of dispersion {_or(found.dispersion_1s)} at 1 s, "
-            f"{_or(found.dispersion_10s)} at 10 s"
+            f"arrivals: CV of gaps {found.gap_cv:.3g}; index of dispersion {text(found.dispersion_1s, 'count')} at 1 s, "
+            f"{text(found.dispersion_10s, 'count')} at 10 s"
         )
     if found.time_quantum_s is not None:
         yield (
-            f"  spread over the clock's steps of {found.time_quantum_s:g} s: CV {_or(found.spread_gap_cv)}; "
-            f"{_or(found.spread_dispersion_1s)} at 1 s, {_or(found.spread_dispersion_10s)} at 10 s"
+            f"  spread over the clock's steps of {found.time_quantum_s:g} s: CV {text(found.spread_gap_cv, 'count')}; "
+            f"{text(found.spread_dispersion_1s, 'count')} at 1 s, {text(found.spread_dispersion_10s, 'count')} at 10 s"
         )
     if found.peak_ratio is not None and found.idle_ratio is not None:
         yield f"  fullest 10 s: {found.peak_ratio:.3g} times the mean; {found.idle_ratio:.0%} of 10 s bins are empty"
-
-
-def _or(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3g}"
 
 
 def _shared(of: "Description") -> Iterator[str]:
     if of.sessions is not None:
         share = of.sessions.shared_ratio
         again = "" if share is None else f"; {share:.1%} of their prompt tokens were in the session's earlier prompts"
+        if of.sessions.found_ratio is not None:
+            again += f", of a later turn's p10 {of.sessions.found_ratio.p10:.1%}, p50 {of.sessions.found_ratio.p50:.1%}"
         yield f"sessions: {of.sessions.count:,} with {of.sessions.rows:,} requests{again}"
     if of.reuse is not None:
         yield (

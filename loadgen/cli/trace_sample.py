@@ -87,13 +87,13 @@ def lines(found: "Sampled") -> Iterator[str]:
             f"prompt tokens that an unlimited prefix cache finds: {found.shared_before:.1%} before, "
             f"{found.shared_after:.1%} after"
         )
-    if found.by != "row" and found.groups > 1 and found.largest_rows > LARGE_RATIO * header.rows_read:
+    if found.by != "row" and found.groups > 1 and found.largest_rows > LARGE_RATIO * found.rows:
         yield (
-            f"note: one of the {WHOLES[found.by]} holds {found.largest_rows / header.rows_read:.0%} of the rows: the "
+            f"note: one of the {WHOLES[found.by]} holds {found.largest_rows / found.rows:.0%} of the rows: the "
             "sample is with it or without it; a --window keeps the mixture"
         )
-    if header.rows_kept < header.rows_read and found.groups_kept != found.groups:
+    if found.groups_kept < found.groups and found.scale == 1:
         yield (
             "note: fewer requests use less cache: what binds here at a capacity of C tokens bound before at "
-            f"{header.rows_read / header.rows_kept:.3g} x C"
+            f"{found.rows / header.rows_kept:.3g} x C"
         )

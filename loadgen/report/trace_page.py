@@ -55,7 +55,7 @@ def _lengths(of: Description) -> Element:
         element(
             "tr",
             element("th", kind, scope="row"),
-            *(element("td", f"{getattr(spread, level):,.5g}") for level in LEVELS),
+            *(element("td", text(getattr(spread, level), "count")) for level in LEVELS),
         )
         for kind, spread in kinds
         if spread is not None
@@ -89,7 +89,9 @@ def _time_charts(of: Description, columns: Columns) -> Iterator[Chart]:
     width = width_s(float(columns.at_s[-1]))
     x = axis("s", title={"text": "time since the first request"}, hoverformat=".3~s")
     rate = _steps(*per_second(columns.at_s, width))
-    yield _chart("Requests per second", f"Mean of each {width:g} s.", rate, (x, axis("requests_per_s")))
+    yield _chart(
+        "Requests per second", f"Mean of each {width:g} s.", rate, (x, axis("requests_per_s", rangemode="tozero"))
+    )
     instants, held = held_tokens(columns, of.resident.assumed)
     tokens = _steps(*highest(instants, held, width))
     capacity = of.resident.capacity_tokens

@@ -32,7 +32,8 @@ class Sessions(msgspec.Struct, frozen=True, kw_only=True):
     """Sessions as logged; sub-agents count as their own. None where the trace does not tell.
 
     `appended_tokens`: of each turn but a session's first, what its prompt adds to what the session had sent before.
-    `shared_ratio`: prompt tokens of a session's earlier rows found again, of all prompt tokens in sessions.
+    `shared_ratio`: prompt tokens of a session's earlier rows found again, of all prompt tokens in sessions;
+    `found_ratio`: of each turn but a session's first.
     """
 
     count: int
@@ -41,6 +42,7 @@ class Sessions(msgspec.Struct, frozen=True, kw_only=True):
     think_s: Spread | None
     appended_tokens: Spread | None
     shared_ratio: float | None
+    found_ratio: Spread | None
 
 
 class Reuse(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,9 +173,10 @@ def _sessions(columns: Columns) -> Sessions | None:
     think_s = columns.think_s[~np.isnan(columns.think_s)]
     found = _found_again(columns)
     later = inside & (columns.before != NONE)
-    appended = None
+    appended = ratio = None
     if found is not None and later.any():
-        appended = spread_of(np.maximum(0, columns.input_tokens - found)[later])
+        appended = spread_of((columns.input_tokens - found)[later])
+        ratio = spread_of((found / columns.input_tokens)[later])
     total = int(columns.input_tokens[inside].sum())
     return Sessions(
         count=len(turns),
@@ -182,6 +185,7 @@ def _sessions(columns: Columns) -> Sessions | None:
         think_s=spread_of(think_s) if len(think_s) else None,
         appended_tokens=appended,
         shared_ratio=None if found is None else float(found[inside].sum() / total),
+        found_ratio=ratio,
     )
 
 

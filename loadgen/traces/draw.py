@@ -31,13 +31,15 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drawn(NamedTuple):
-    """`kept`: per row, in the order of time. `groups`: as many to draw from; `largest_rows`: of the largest of them.
+    """`kept`: per row, in the order of time. `rows`, `groups`: as many to draw from; `largest_rows`: of the
+    largest of these.
 
     `links` (per row): which rows wait for each other; `start_s`: when those begin. `scale`: of times.
     """
 
     by: By
     kept: Bools
+    rows: int
     groups: int
     groups_kept: int
     largest_rows: int
@@ -71,6 +73,7 @@ def drawn(columns: Columns, links: Ints, cut: Cut) -> Drawn:
     return Drawn(
         by=by,
         kept=kept,
+        rows=int(inside.sum()),
         groups=len(names),
         groups_kept=len(chosen),
         largest_rows=int(sizes.max()),

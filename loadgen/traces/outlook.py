@@ -22,14 +22,11 @@ def _capacity(of: Description) -> Iterator[str]:
         "without queueing and sharing"
     )
     if capacity is None:
-        yield (
-            f"{needs}: a smaller cache than the first binds most of the time, a larger one than the second never: "
-            f"{_unused(of)}."
-        )
+        yield (f"{needs}: in a cache of that size or more capacity does not bind, and {_unused(of)}.")
     elif held.max <= capacity:
         yield (
-            f"{needs}: {capacity:,} tokens hold {capacity / held.max:.3g} times the peak, and capacity does not bind: "
-            f"{_unused(of)}."
+            f"{needs}: {capacity:,} tokens hold {capacity / held.max:.3g} times the peak, so capacity does not bind, "
+            f"and {_unused(of)}."
         )
     else:
         yield (
@@ -40,8 +37,8 @@ def _capacity(of: Description) -> Iterator[str]:
 
 def _unused(of: Description) -> str:
     if of.reuse is not None and of.reuse.shared_ratio >= WORTH_RATIO:
-        return "memory that quantization then frees only keeps more prefixes"
-    return "memory that quantization then frees stays unused (cause: unused memory)"
+        return "memory that quantization frees only keeps more prefixes"
+    return "memory that quantization frees stays unused (cause: unused memory)"
 
 
 def _reuse(of: Description) -> Iterator[str]:

@@ -24,14 +24,17 @@ LEFT_OUT = "left out of the sample"
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it. `shared_before`, `shared_after`: what an unlimited prefix cache finds; None without prefixes.
 
-    `groups`: families, sessions or rows to draw from; `largest_rows`: of the largest of them.
+    `rows` in `groups` (families, sessions or single ones) to draw from; `largest_rows`: of the largest; `scale`: of
+    starts.
     """
 
     header: Header
     by: By
+    rows: int
     groups: int
     groups_kept: int
     largest_rows: int
+    scale: float
     shared_before: float | None
     shared_after: float | None
 
@@ -73,9 +76,11 @@ def sample(
     return Sampled(
         header=written,
         by=found.by,
+        rows=found.rows,
         groups=found.groups,
         groups_kept=found.groups_kept,
         largest_rows=found.largest_rows,
+        scale=found.scale,
         shared_before=shared_ratio(columns, everything),
         shared_after=shared_ratio(columns, found.kept),
     )
