@@ -116,7 +116,8 @@ def _arrivals(of: "Description") -> Iterator[str]:
     found = of.arrivals
     if found.gap_cv is not None:
         yield (
-            f"arrivals: CV of gaps {found.gap_cv:.3g}; index of dispersion {text(found.dispersion_1s, 'count')} at 1 s, "
+            f"arrivals: CV of gaps {found.gap_cv:.3g}; index of dispersion "
+            f"{text(found.dispersion_1s, 'count')} at 1 s, "
             f"{text(found.dispersion_10s, 'count')} at 10 s"
         )
     if found.time_quantum_s is not None:
