@@ -3,6 +3,7 @@
 *Links*: rows of one session, and rows that follow each other (`after`). *Families*: links, and rows that share a prefix
 block that few rows have. A block that many rows have (a system prompt) is no tie: of m rows that share it a sample of a
 share s keeps about s m, all but the first of which still find it; with s m >= 100 that loses at most 1 % of its reuse.
+Nor is a block that most rows have: whatever is drawn shares it.
 """
 
 from array import array
@@ -51,7 +52,8 @@ class Ties:
 def families(links: Ints, stretches: Stretches, share: float) -> Ints:
     """`links` (in the order of time), joined where rows share a block that a sample of that share would not keep."""
     users = np.bincount(stretches.head)
-    few = users[stretches.head] * share < KEPT_USERS
+    users = users[stretches.head]
+    few = (users * share < KEPT_USERS) & (2 * users <= len(links))
     # The first block that few have is enough: whoever shares a later one shares it too.
     row, first = np.unique(stretches.row[few], return_index=True)
     head = int(links.max()) + 1 + stretches.head[few][first]
