@@ -75,7 +75,7 @@ def anonymise(
     if asked.round_tokens < 1 or asked.jitter_s < 0 or asked.k < 1:
         raise ValueError("rounding and k are at least 1, jitter at least 0")
     account, rows = reading(paths, format=format, options=options, time_unit=time_unit)
-    names = _Names()
+    names = _Names(asked.k)
     for row in rows:
         names.learn(row, account)
     if not force_units:
@@ -128,8 +128,10 @@ class _Numbers(msgspec.Struct, frozen=True, kw_only=True):
 class _Names:
     """All names of a trace."""
 
-    def __init__(self) -> None:
-        self.kinds: defaultdict[str, set[str | int]] = defaultdict(set)  # who has it: sessions, and rows without one
+    def __init__(self, k: int) -> None:
+        self._k = k
+        # Who has it, up to k of them: sessions, and rows without one.
+        self.kinds: defaultdict[str, set[str | int]] = defaultdict(set)
         self._sessions: dict[str, None] = {}
         self._parents: dict[str, None] = {}
         self._blocks: dict[tuple[str | None, int], None] = {}
@@ -144,7 +146,7 @@ class _Names:
         scope = row.session if account.scope == "session" else None
         for id in row.blocks:
             self._blocks[scope, id] = None
-        if row.kind is not None:
+        if row.kind is not None and len(self.kinds[row.kind]) < self._k:
             self.kinds[row.kind].add(account.rows_read if row.session is None else row.session)
 
     def numbered(self, chance: random.Random, asked: Blurred) -> _Numbers:

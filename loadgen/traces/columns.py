@@ -103,7 +103,8 @@ class _Gathered:
         self.prefix_tokens.append(NONE if row.prefix_tokens is None else row.prefix_tokens)
         self.starts.append(not row.after and (row.turn is None or row.turn <= 1))
         self.think_s.append(float("nan") if row.think_s is None else row.think_s)
-        self.prefixes.add(row.blocks, root(row, number, len(self.at_ns)) if by_session else 0)
+        scope = root(row, number, len(self.at_ns)) if by_session else 0
+        self.prefixes.add(row.blocks, scope, None if row.session is None else number)
         if row.kind is not None:
             self.kinds[row.kind] += 1
 

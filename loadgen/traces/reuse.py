@@ -28,40 +28,43 @@ class Prefixes:
     def __init__(self) -> None:
         self._node: dict[tuple[int, int], int] = {}
         self._parent = array("q")
-        self._nodes = array("q")
-        self._count = array("q")
+        self._nodes = array("i")  # of all rows, one after the other
+        self._ends = array("q")
+        self._last: dict[int, tuple[Sequence[int], int]] = {}  # a session's last row, and where its nodes begin
 
     def __bool__(self) -> bool:
         return len(self._parent) > 0
 
-    def add(self, ids: Sequence[int], root: int = 0) -> None:
-        """One more row. `root`: rows with different ones share nothing."""
-        node, known, parents = -1 - root, self._node, self._parent
-        for id in ids:
+    def add(self, ids: Sequence[int], root: int = 0, session: int | None = None) -> None:
+        """One more row. `root`: rows with different ones share nothing. `session`: rows that mostly begin alike."""
+        begin, nodes, known, parents = len(self._nodes), self._nodes, self._node, self._parent
+        if session is not None:
+            before, start = self._last.get(session, ((), 0))
+            same = _common(before, ids)
+            nodes.extend(nodes[start : start + same])
+            self._last[session] = ids, begin
+        node = nodes[-1] if len(nodes) > begin else -1 - root
+        for id in ids[len(nodes) - begin :]:
             key = (node, id)
             found = known.get(key)
             if found is None:
                 found = known[key] = len(parents)
                 parents.append(max(node, -1))
-            self._nodes.append(found)
+            nodes.append(found)
             node = found
-        self._count.append(len(ids))
-
-    def paths(self) -> tuple[Ints, Ints]:
-        """The rows' nodes one after the other, and how many each row has, in the order of `add`."""
-        return np.array(self._nodes, dtype=np.int64), np.array(self._count, dtype=np.int64)
+        self._ends.append(len(nodes))
 
     def stretches(self, order: Ints, input_tokens: Ints, block_tokens: int) -> "Stretches":
         """`order`: the rows of `add` by time; `input_tokens`: of each, in that order."""
-        nodes, count = self.paths()
+        nodes, ends = np.array(self._nodes, dtype=np.int32), np.array(self._ends, dtype=np.int64)
         parent = np.array(self._parent, dtype=np.int64)
         users = np.bincount(nodes, minlength=len(parent))
         begins = (parent < 0) | (users[parent] != users)
         size = np.bincount(_heads(parent, begins), minlength=len(parent))
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
-        row = np.repeat(place, count)[begins[nodes]]
-        head = nodes[begins[nodes]]
+        first = np.flatnonzero(begins[nodes])
+        row, head = place[np.searchsorted(ends, first, side="right")], nodes[first].astype(np.int64)
         by_time = np.argsort(row, kind="stable")
         row, head = row[by_time], head[by_time]
         return Stretches(
@@ -69,11 +72,23 @@ class Prefixes:
             head=head,
             blocks=size[head],
             ends=np.append(row[1:] != row[:-1], True) if len(row) else np.zeros(0, dtype=bool),
-            lacking_tokens=np.maximum(0, count[order] * block_tokens - input_tokens),
+            lacking_tokens=np.maximum(0, np.diff(ends, prepend=0)[order] * block_tokens - input_tokens),
             input_tokens=input_tokens,
             block_tokens=block_tokens,
             distinct_blocks=len(parent),
         )
+
+
+def _common(one: Sequence[int], two: Sequence[int]) -> int:
+    """How many first elements are equal, by comparing halves."""
+    low, high = 0, min(len(one), len(two))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == two[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _heads(parent: Ints, begins: Bools) -> Ints:

@@ -69,6 +69,18 @@ def test_some_of_the_rows_share_what_they_share_alone(tree: list[tuple[list[int]
     assert stretches(of).kept_ratio(np.array(kept)) == pytest.approx(stretches(alone).shared_ratio())
 
 
+@settings(max_examples=40, deadline=None)
+@given(TREES)
+def test_rows_of_a_session_are_the_same_rows(tree: list[tuple[list[int], int]]) -> None:
+    of = prompts([path for path, _ in tree], [less for _, less in tree])
+    by_session = Prefixes()
+    for number, (ids, _) in enumerate(of):
+        by_session.add(ids, session=number % 2)
+    found = by_session.stretches(np.arange(len(of)), np.array([tokens for _, tokens in of]), BLOCK)
+    assert found.head.tolist() == stretches(of).head.tolist()
+    assert found.blocks.tolist() == stretches(of).blocks.tolist()
+
+
 def test_rows_are_taken_in_order_of_time() -> None:
     of = prompts([[0, 0, 0], [0, 0], [0, 0, 0]], [0, 0, 0])
     in_time = stretches(of, [1, 0, 2])
