@@ -173,7 +173,7 @@ def test_azure_conversation() -> None:
 def test_mooncake_conversation() -> None:
     sizes = tuple(millions * 1_000_000 for millions in (1, 2, 4, 8, 16, 32))
     found = described(real("mooncake-fast25", "conversation_trace.jsonl"))
-    assert found.rows_kept == 12_031
+    assert (found.rows_kept, found.input_tokens.p50, found.output_tokens.p50) == (12_031, 6_909, 350)
     assert found.reuse is not None
     assert found.reuse.shared_ratio == pytest.approx(0.3736, abs=0.0001)
     assert found.arrivals.gap_cv == pytest.approx(3.03, abs=0.005)
@@ -192,8 +192,13 @@ def test_mooncake_conversation() -> None:
 def test_claude_code_sessions(tmp_path: Path) -> None:
     for path in real("kv-cache-tester-claude-code").glob("*.json"):
         (tmp_path / path.name).symlink_to(path)
-    found = described(tmp_path).sessions
+    whole = described(tmp_path)
+    found = whole.sessions
     assert found is not None
+    assert whole.reuse is not None
+    assert (round(whole.input_tokens.p50), round(whole.output_tokens.p50)) == (88_410, 309)
+    assert whole.reuse.shared_ratio == pytest.approx(0.912, abs=0.001)
+    assert whole.reuse.at(500_000) == pytest.approx(0.912, abs=0.001)
     assert (found.count, found.rows) == (8, 132)
     assert found.shared_ratio == pytest.approx(0.91124, abs=0.0001)
     assert found.found_ratio is not None
