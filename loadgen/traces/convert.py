@@ -34,12 +34,13 @@ def import_trace(
     def header(clock: Clock) -> Header:
         if not force_units:
             account.check_units(time_unit)
-        return _header(account, clock, source=named([Path(path.name) for path in paths]), digest=digest)
+        return header_of(account, clock, source=named([Path(path.name) for path in paths]), digest=digest)
 
     return write_trace(rows, out, header)
 
 
-def _header(account: Account, clock: Clock, *, source: str, digest: str) -> Header:
+def header_of(account: Account, clock: Clock, *, source: str, digest: str | None = None) -> Header:
+    """The header of a trace of all rows that were kept."""
     format = account.format
     block_tokens = account.block_tokens or format.block_tokens
     return Header(

@@ -65,6 +65,16 @@ class Account:
             )
 
     @property
+    def block_size(self) -> int | None:
+        """Tokens of a prefix block, as far as the rows read tell."""
+        return self.block_tokens or self.format.block_tokens
+
+    @property
+    def scope(self) -> BlockScope:
+        """Within what block ids are valid."""
+        return self.block_scope or self.format.block_scope
+
+    @property
     def span_s(self) -> float:
         """From the earliest arrival to the latest."""
         return 0.0 if self.first_ns is None or self.last_ns is None else (self.last_ns - self.first_ns) / 1e9

@@ -6,7 +6,7 @@ from pathlib import Path
 from loadgen.records import Trace, TraceRow
 from loadgen.traces.formats import check_options, chosen
 from loadgen.traces.frame import Account, Clock
-from loadgen.traces.rows import Row, Source, TimeUnit, named
+from loadgen.traces.rows import Item, Row, Source, TimeUnit, named
 from loadgen.traces.sources import sha256
 
 
@@ -22,13 +22,24 @@ def reading(
     The account is complete when the rows have been taken. Raises UserError as `read_trace` does, but for its units:
     `account.check_units()` does that at the end.
     """
+    account, items, unit = items_of(paths, format=format, options=options, time_unit=time_unit)
+    return account, account.kept(items, unit)
+
+
+def items_of(
+    paths: Sequence[Path],
+    *,
+    format: str = "auto",
+    options: Mapping[str, str] | None = None,
+    time_unit: TimeUnit | None = None,
+) -> tuple[Account, Iterator[Item], TimeUnit | None]:
+    """What the format's reader gives, as it is read, an account that has not seen it, and the unit for `kept`."""
     found = chosen(paths, format)
     given = dict(options or {})
     check_options(found, given)
     if time_unit is not None and "unit" in found.options:  # the reader finds the unit out itself, and is told instead
         given["unit"], time_unit = time_unit, None
-    account = Account(named(paths), found)
-    return account, account.kept(found.rows(Source(paths=tuple(paths), options=given)), time_unit)
+    return Account(named(paths), found), found.rows(Source(paths=tuple(paths), options=given)), time_unit
 
 
 def read_trace(path: Path, format: str = "auto", options: Mapping[str, str] | None = None) -> Trace:
