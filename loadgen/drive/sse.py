@@ -45,7 +45,8 @@ class Decoder:
 
         More lenient than the format, which drops it: some servers end with a bare `data: [DONE]`.
         """
-        data = _data(b"".join(self._held).removeprefix(BOM))
+        held = b"".join(self._held)
+        data = _data(held.removeprefix(BOM) if self._first else held)
         self._held.clear()
         return [] if data is None else [data]
 

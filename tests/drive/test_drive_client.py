@@ -254,6 +254,13 @@ def test_interim_responses_are_passed_over() -> None:
     assert (sample.first_byte_s, sample.ttft_s) == (0.1, 0.5)
 
 
+def test_a_trailer_is_no_header() -> None:
+    head = b"HTTP/1.1 429 Too Many\r\ntransfer-encoding: chunked\r\n\r\n"
+    (sample,) = sent(virtual.Script([(0.1, head + chunk(b"no") + b"0\r\nretry-after: 9\r\n\r\n")]))
+    assert sample.failure is not None
+    assert (sample.status, sample.retry_after_s) == (429, None)
+
+
 def test_bytes_after_the_response_close_the_connection() -> None:
     sends = paced(0.1, 0.1, 3)
     sends[-1] = (sends[-1][0], sends[-1][1] + b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
@@ -354,7 +361,12 @@ def test_responses_leave_no_work_for_the_garbage_collector() -> None:
         gc.enable()
 
 
-@pytest.mark.parametrize(("value", "seconds"), [("3", 3.0), ("0.5", 0.5), ("soon", None), (None, None)])
+NO_SECONDS = ("soon", "nan", "inf", "-1", "9" * 400, f"1 Jan {10**30} 0:0:0", f"1 Jan 2000 0:0:0 -{10**20}")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("3", 3.0), ("0.5", 0.5), (None, None), *((value, None) for value in NO_SECONDS)]
+)
 def test_retry_after(value: str | None, seconds: float | None) -> None:
     assert retry_after_s(value) == seconds
 

@@ -78,6 +78,15 @@ def test_a_last_event_without_its_blank_line_is_the_rest() -> None:
     assert decoder.rest() == []
 
 
+def test_a_byte_order_mark_is_one_at_the_beginning_alone() -> None:
+    decoder = Decoder()
+    assert decoder.feed(b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n\xef\xbb\xbfdata: c") == [b"a"]
+    assert decoder.rest() == []
+    decoder = Decoder()
+    assert decoder.feed(b"\xef\xbb\xbfdata: a") == []
+    assert decoder.rest() == [b"a"]
+
+
 def test_several_data_lines_are_one_event() -> None:
     assert Decoder().feed(b"data: {\ndata: }\n\n: ping\n\ndata:  two\n\n") == [b"{\n}", b" two"]
 

@@ -17,6 +17,7 @@ with fuzzing.instrumented():
 
 KINDS = frozenset(typing.get_args(FailureKind))
 SLICE = 5
+EVENTS = re.compile(rb"(?<=\n\n)")  # as most servers write: an event at a time
 
 
 def events(pieces: list[bytes]) -> list[bytes]:
@@ -76,7 +77,7 @@ def check(exchange: Exchange, pieces: int) -> None:
 def one_input(data: bytes) -> None:
     """Events do not depend on the cut; readings do not either; how a stream ends is one of the documented ways."""
     expected, whole = as_the_format_says(data), told(read([data]).reading)
-    for pieces in fuzzing.cuts(data, most=300):
+    for pieces in (*fuzzing.cuts(data, most=300), EVENTS.split(data)):
         assert events(pieces) == expected
         exchange = read(pieces)
         assert told(exchange.reading) == whole

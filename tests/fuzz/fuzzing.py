@@ -42,7 +42,7 @@ def fuzz(one_input: Callable[[bytes], None], reader: str, *, most_bytes: int) ->
     folders = [WORKING / reader, HERE / "corpus" / reader, HERE / "findings" / reader]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    options = [f"-max_len={most_bytes}", "-timeout=2", "-rss_limit_mb=2048", f"-artifact_prefix={folders[2]}/"]
+    options = [f"-max_len={most_bytes}", "-len_control=0", "-timeout=2", "-rss_limit_mb=2048", f"-artifact_prefix={folders[2]}/"]
     words = HERE / "dictionaries" / f"{reader}.dict"
     options += [f"-dict={words}"] if words.is_file() else []
     atheris.Setup([sys.argv[0], *options, *sys.argv[1:], *map(str, folders)], one_input)
