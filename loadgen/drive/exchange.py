@@ -103,7 +103,10 @@ class StockCourier:
 
     async def carry(self, request: httpx.Request, exchange: Exchange) -> None:
         """Sends and records. Raises httpx.TransportError; `exchange` holds what came before it."""
-        response = await self._open(request, exchange)
+        try:
+            response = await self._open(request, exchange)
+        except httpx.InvalidURL as error:  # httpx looks at where a redirect leads, and this is no TransportError
+            raise httpx.RemoteProtocolError(f"redirects to what is no URL: {error}") from error
         exchange.answered(response)
         try:
             async for piece in response.aiter_raw():

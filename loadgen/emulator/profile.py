@@ -7,10 +7,10 @@ an arm's flags a profile becomes an `arm.Emulated`.
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import loadgen
+from loadgen import document
 from loadgen.emulator.cost import StepCost
 from loadgen.engines.kv_formats import KV_FORMATS, KvFormat, bytes_per_token
 from loadgen.errors import UserError
@@ -155,22 +155,18 @@ def find(name: str) -> Path:
 def load(name: str) -> Profile:
     """Reads a profile by name or path. Raises UserError, one line per complaint: file, key, value, what is right."""
     path = find(name)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        where = getattr(error, "problem_mark", None)
-        place = f"line {where.line + 1}: " if where else ""
-        raise UserError(f"{path}: {place}cannot be read as YAML: {getattr(error, 'problem', None) or error}") from error
+    content = document.load(path, document.NATIVE).data
     try:
         return Profile.model_validate(content)
     except ValidationError as error:
-        raise UserError(*(_complaint(path, line) for line in error.errors(include_url=False))) from error
+        raise UserError(*(_complaint(path, entry) for entry in error.errors(include_url=False))) from error
 
 
-def _complaint(path: Path, line: Any) -> str:
-    place = ".".join(map(str, line["loc"]))
-    value = "" if line["type"] == "missing" or isinstance(line["input"], dict) else f"{line['input']!r}: "
-    return f"{path}: {place}: {value}{line['msg']}" if place else f"{path}: {value}{line['msg']}"
+def _complaint(path: Path, entry: Any) -> str:
+    place = ".".join(map(str, entry["loc"]))
+    plain = entry["type"] != "missing" and not isinstance(entry["input"], dict | list)
+    value = f"{repr(entry['input'])[:60]}: " if plain else ""
+    return f"{path}: {place}: {value}{entry['msg']}" if place else f"{path}: {value}{entry['msg']}"
 
 
 def token_bytes(profile: Profile, kv_dtype: str) -> float:

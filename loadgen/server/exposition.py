@@ -40,8 +40,8 @@ def canonical(body: str, engine: Engine) -> tuple[EngineScrape, ...]:
     """One `EngineScrape` per rank, in the order of their labels; ranks that have no label are rank "0".
 
     Of a quantity's names by version the first that is there wins. Several samples of one name and rank (by finish
-    reason, by model) add up, but a usage ratio is the largest. A value that is NaN or
-    infinite is not there. Raises ValueError for a line that cannot be parsed.
+    reason, by model) add up, but a usage ratio is the largest. A value or a sum that is NaN or infinite is not there.
+    Raises ValueError for a line that cannot be parsed.
     """
     wanted = [name for names in engine.metrics.values() for name in names]
     by_rank: dict[str, dict[str, list[float]]] = {}
@@ -61,7 +61,9 @@ def _by_quantity(found: Mapping[str, list[float]], metrics: Mapping[str, tuple[s
     for quantity, names in metrics.items():
         name = next((name for name in names if name in found), None)
         if name is not None:
-            values[quantity] = max(found[name]) if quantity in _LARGEST else sum(found[name])
+            value = max(found[name]) if quantity in _LARGEST else sum(found[name])
+            if math.isfinite(value):  # two finite values of 1e308 add up to none
+                values[quantity] = value
     return values
 
 

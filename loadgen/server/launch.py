@@ -22,6 +22,7 @@ from loadgen.errors import ServerError, UserError
 from loadgen.records import ArmSpec
 from loadgen.server import log, supervise
 from loadgen.server.environment import engine_environment, engine_python, is_cpu_build
+from loadgen.server.fetch import fetch
 
 OnWait = Callable[[float, str], None]
 
@@ -224,7 +225,7 @@ async def _ready(
 
 async def _answers(client: httpx.AsyncClient, url: str) -> bool:
     try:
-        return (await client.get(url)).status_code == 200
+        return (await fetch(client, url)).status == 200
     except httpx.HTTPError:
         return False
 

@@ -33,6 +33,7 @@ _PLAIN = re.compile(
 )
 _CONSEQUENCE = re.compile(r"Engine core initialization failed|Worker failed with error|EngineCore.* died|^SystemExit")
 _LONGEST = 600
+_LONGEST_MESSAGE = 65_536  # a dump of arguments has a few thousand characters
 
 
 class Line(NamedTuple):
@@ -55,7 +56,7 @@ def _unwrapped(raw: str) -> Iterable[str]:
         return (raw,)
     try:
         record = json.loads(stripped)
-    except ValueError:
+    except (ValueError, RecursionError):
         return (raw,)
     for key in _JSON_KEYS:
         if isinstance(record, dict) and isinstance(record.get(key), str):
@@ -64,7 +65,7 @@ def _unwrapped(raw: str) -> Iterable[str]:
 
 
 def _split(line: str) -> Line:
-    plain = _COLOUR.sub("", line).rstrip()
+    plain = _COLOUR.sub("", line[:_LONGEST_MESSAGE]).rstrip()
     header = _HEADER.search(plain)
     if header is not None:
         return Line(header["level"], header["text"])
@@ -72,9 +73,10 @@ def _split(line: str) -> Line:
 
 
 def _without_wrappers(line: str) -> str:
-    while (wrapper := _WRAPPERS.match(line)) is not None:
-        line = line[wrapper.end() :]
-    return line
+    start = 0
+    while (wrapper := _WRAPPERS.match(line, start)) is not None:
+        start = wrapper.end()
+    return line[start:]
 
 
 def telling_lines(text: str, most: int = 4) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def test_a_line_end_within_json_ends_the_line_in_a_piece_of_its_own_too(end: byt
     torn = b'data: {"choices": [{' + end + b'"text": " b"}]}\n\n'
     alone, together = read(token(), torn, token(), DONE), read(token() + torn + token() + DONE)
     assert (alone.events_s, together.events_s) == ([1.0, 3.0], [1.0, 1.0])
-    assert alone.malformed == together.malformed == "event is no JSON object: {\"choices\": [{"
+    assert alone.malformed == together.malformed == 'event is no JSON object: {"choices": [{'
 
 
 def test_nothing_after_the_end_mark_counts() -> None:

@@ -28,5 +28,5 @@ class Body(httpx.AsyncByteStream):
     def __init__(self, body: bytes) -> None:
         self._body = body
 
-    async def __aiter__(self):  # noqa: ANN204
+    async def __aiter__(self):
         yield self._body

@@ -116,4 +116,4 @@ def one_input(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    fuzzing.fuzz(one_input, "connection", most_bytes=4096)
+    fuzzing.fuzz(one_input, "connection", most_bytes=4096, has_json=True)

@@ -43,4 +43,4 @@ def one_input(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    fuzzing.fuzz(one_input, "endpoints", most_bytes=2048)
+    fuzzing.fuzz(one_input, "endpoints", most_bytes=2048, has_json=True)

@@ -4,10 +4,12 @@ A program here is `python tests/fuzz/fuzz_READER.py [libFuzzer options]`. Its `o
 it returns, or raises where a property does not hold, and needs no fuzzer to be called.
 """
 
+import itertools
+import json
 import random
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -19,7 +21,11 @@ NO_ATHERIS = (
     "the kept inputs need none: pytest tests/fuzz"
 )
 COMPLAINT_CHARS = 1_000
-MOST_COMPLAINTS = 1_000
+VALUES: tuple[object, ...] = (
+    *(None, True, False, 0, 1, -1, 0.5, -0.0, 2**31, 2**63, 2**64, 10**30, 1e308, 5e-324, float("nan"), float("inf")),
+    *("", "a", "0", "\0", "\ud800", "a\nb", "\x1b[0m", "é" * 300, [], {}, [[]], [None], {"a": {}}, {"": None}),
+)
+MOST_COMPLAINTS = 101  # and how many more there are
 
 
 def instrumented() -> AbstractContextManager[object]:
@@ -34,19 +40,52 @@ def instrumented() -> AbstractContextManager[object]:
     return atheris.instrument_imports(include=INSTRUMENTED)
 
 
-def fuzz(one_input: Callable[[bytes], None], reader: str, *, most_bytes: int) -> None:
+def fuzz(one_input: Callable[[bytes], None], reader: str, *, most_bytes: int, has_json: bool = False) -> None:
     """Runs the fuzzer until an input fails or its options say so. New inputs are kept in .cache/fuzz, failing ones in
-    findings/READER; an input that takes 2 s or 2 GiB fails."""
+    findings/READER; an input that takes 2 s or 2 GiB fails. `has_json`: half of the changes are made to JSON in it."""
     import atheris
+
+    def changed(data: bytes, most: int, seed: int) -> bytes:
+        pick = random.Random(seed)
+        new = with_other_json(data, pick) if pick.random() < 0.5 else None
+        return atheris.Mutate(data, most) if new is None or len(new) > most else new
 
     folders = [WORKING / reader, HERE / "corpus" / reader, HERE / "findings" / reader]
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    options = [f"-max_len={most_bytes}", "-len_control=0", "-timeout=2", "-rss_limit_mb=2048", f"-artifact_prefix={folders[2]}/"]
+    options = ["-len_control=0", "-timeout=2", "-rss_limit_mb=2048", f"-artifact_prefix={folders[2]}/"]
     words = HERE / "dictionaries" / f"{reader}.dict"
-    options += [f"-dict={words}"] if words.is_file() else []
-    atheris.Setup([sys.argv[0], *options, *sys.argv[1:], *map(str, folders)], one_input)
+    options += [f"-max_len={most_bytes}", *([f"-dict={words}"] if words.is_file() else [])]
+    mutator = {"custom_mutator": changed} if has_json else {}
+    atheris.Setup([sys.argv[0], *options, *sys.argv[1:], *map(str, folders)], one_input, **mutator)
     atheris.Fuzz()
+
+
+def with_other_json(data: bytes, pick: random.Random) -> bytes | None:
+    """`data` with one value of one line's JSON object replaced, doubled or taken out; None if it has no such line."""
+    lines = data.split(b"\n")
+    number = pick.choice([number for number, line in enumerate(lines) if b"{" in line] or [-1])
+    before, brace, rest = lines[number].partition(b"{")
+    try:
+        record = json.loads(brace + rest)
+    except (ValueError, RecursionError):
+        return None
+    place = record
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            return None
+        key = pick.choice(keys)
+        if not isinstance(place[key], dict | list) or not place[key] or pick.random() < 0.3:
+            break
+        place = place[key]
+    other = pick.choice([*VALUES, place[key], [place[key]] * 3, place[pick.choice(keys)]])
+    if pick.random() < 0.2:
+        del place[key]
+    else:
+        place[key] = other
+    lines[number] = before + json.dumps(record).encode()
+    return b"\n".join(lines)
 
 
 def cuts(data: bytes, most: int) -> Iterator[list[bytes]]:
@@ -55,7 +94,7 @@ def cuts(data: bytes, most: int) -> Iterator[list[bytes]]:
     pick = random.Random(zlib.crc32(data))
     for few in (2, 7, 40):
         at = sorted({0, len(data), *(pick.randrange(len(data) + 1) for _ in range(few))})
-        yield [data[a:b] for a, b in zip(at, at[1:], strict=False)]
+        yield [data[a:b] for a, b in itertools.pairwise(at)]
     if len(data) <= most:
         yield [data[n : n + 1] for n in range(len(data))]
 
@@ -67,8 +106,8 @@ def check_line(text: str, most: int = COMPLAINT_CHARS) -> None:
     text.encode()
 
 
-def check_complaints(complaints: list[str] | tuple[str, ...]) -> None:
+def check_complaints(complaints: Sequence[str], most: int = MOST_COMPLAINTS) -> None:
     """What a UserError holds: a line each."""
-    assert 1 <= len(complaints) <= MOST_COMPLAINTS
+    assert 1 <= len(complaints) <= most
     for complaint in complaints:
         check_line(complaint)

@@ -253,3 +253,28 @@ def test_a_log_with_several_starts_counts_from_the_last():
     size = "INFO 11-30 14:45:29 [x.py:1] GPU KV cache size: {} tokens\n"
     seen = read_log(start.format("auto") + size.format("1,000") + start.format("fp8") + size.format("2,000"), ENGINE)
     assert (seen.settings["kv_cache_dtype"], seen.capacity_tokens) == ("fp8", 2_000)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GPU KV cache size: , tokens",
+        "GPU KV cache size: ,,, tokens",
+        "GPU KV cache size: " + "9" * 5000 + " tokens",
+        "# GPU blocks: " + "9" * 5000,
+        "# GPU blocks: " + "9" * 5000 + ", # CPU blocks: 1",
+        "Available KV cache memory: . GiB",
+        "Available KV cache memory: 1.2.3 GiB",
+        "Available KV cache memory: " + "9" * 400 + " GiB",
+        "Explicitly set (./1) GiB for KV cache",
+    ],
+)
+def test_a_number_that_is_none_is_not_known(line):
+    seen = read_log(line, ENGINE)
+    assert (seen.capacity_tokens, seen.kv_memory_bytes) == (None, None)
+
+
+@pytest.mark.parametrize("size", ["²", "9" * 5000, "x"])
+def test_a_block_size_that_is_no_number_is_assumed(size):
+    seen = read_log(f"non-default args: {{'block_size': {size}}}\n# GPU blocks: 10\n", ENGINE)
+    assert (seen.capacity_tokens, seen.capacity_is_assumed) == (160, True)
