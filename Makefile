@@ -45,8 +45,21 @@ check: setup  ## lint, types, import contract, tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 
+$(VENV)/.fuzz: $(VENV)/.ready
+	@$(BIN)/python -c 'import sys; sys.exit(0 if sys.version_info < (3, 14) else "atheris has no wheel for this Python: make setup PYTHON=python3.13, or leave the fuzzing to others (the kept inputs run in `make test`)")'
+	$(BIN)/python -m pip install -q --only-binary :all: --group fuzz
+	@touch $@
+
+TIME ?= 600
+READERS := $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py))
+
+fuzz: $(VENV)/.fuzz  ## fuzz every reader of foreign bytes, TIME seconds each, two at a time (READERS="sse log" for some)
+	@printf '%s\n' $(READERS) | xargs -P 2 -I{} sh -c '\
+	  $(BIN)/python tests/fuzz/fuzz_{}.py -max_total_time=$(TIME) -print_final_stats=1 >.cache/fuzz-{}.log 2>&1 \
+	  && echo "{}: $$(grep -a DONE .cache/fuzz-{}.log)" || { tail -n 40 .cache/fuzz-{}.log; exit 255; }'
+
 format: setup  ## format and fix what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: help setup vllm tiny-model demo test test-vllm check format
+.PHONY: help setup vllm tiny-model demo test test-vllm check fuzz format

@@ -18,6 +18,7 @@ import yaml
 from loadgen.errors import UserError
 
 MOST_BYTES = 256 * 1024
+MOST_DEPTH = 50  # of brackets
 MOST_VALUES = 20_000  # with aliases written out: a few lines of them can stand for billions
 HUGE = 10**300  # a whole number beyond it is no float either
 
@@ -44,9 +45,14 @@ class _Native(yaml.SafeLoader):
         for start, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
+    def fetch_flow_collection_start(self, TokenClass: type[yaml.Token]) -> None:
+        if self.flow_level >= MOST_DEPTH:  # the scanner's time grows with the square of the depth
+            raise yaml.scanner.ScannerError(None, None, "nested too deeply", self.get_mark())
+        super().fetch_flow_collection_start(TokenClass)
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
-        for key, _ in node.value:
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():  # a tag can call anything a mapping
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(

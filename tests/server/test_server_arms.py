@@ -128,7 +128,9 @@ def test_notation_of_values(tmp_path, text, expected):
         ("a: [\n", ":2: not YAML: while parsing a flow node"),
         ("a: !!float ''\n", ":1: not YAML: '' is no float"),
         ("a: !!timestamp x\n", ":1: not YAML: could not determine a constructor for the tag"),
-        ("[" * 500, ": nested too deeply"),
+        ("[" * 500, ":1: not YAML: nested too deeply (column 51)"),
+        ("- " * 2000, ": nested too deeply"),
+        ("a: !!map b\n", ":1: not YAML: expected a mapping node"),
         ("? {}\n: 1\n", ":1: not YAML: while constructing a mapping found unhashable key"),
     ],
 )

@@ -169,7 +169,9 @@ def test_yaml_is_read_by_the_plain_rules() -> None:
         ("seed: !!timestamp soon", "s.yaml:1: not YAML: could not determine a constructor"),
         ("seed: !!float ''", "s.yaml:1: not YAML: '' is no float"),
         ("limit:\n  requests_per_second: 1" + "0" * 400, "s.yaml:2: not YAML: '10000000000000000000' is no int"),
-        ("{a: " * 2000, "s.yaml: nested too deeply"),
+        ("{a: " * 2000, "s.yaml:1: not YAML: nested too deeply"),
+        ("- " * 2000, "s.yaml: nested too deeply"),
+        ("name: !!map a", "s.yaml:1: not YAML: expected a mapping node"),
     ],
 )
 def test_yaml_mistakes_name_their_line(text: str, told: str) -> None:
