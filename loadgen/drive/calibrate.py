@@ -4,12 +4,12 @@ No tokenizer is needed: the server's own counts (`/tokenize` where it is, `usage
 tell, and the result is checked on two long random prompts against `usage`, which is what the measurement goes by.
 """
 
-import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import httpx
+import msgspec
 
 from loadgen.drive.client import PATHS, Endpoint, request_headers, server_root
 from loadgen.drive.failures import one_line, secrets_of
@@ -123,8 +123,8 @@ class _Counter:
         if status != 200:
             raise ServerError(f"{self._root}{path}: HTTP {status} for model {self._model}: {said}")
         try:
-            answer = json.loads(content)
-        except (ValueError, RecursionError) as error:
+            answer = msgspec.json.decode(content)
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ServerError(f"{self._root}{path}: the answer is not JSON; is this an LLM server?") from error
         return answer if isinstance(answer, dict) else {}
 

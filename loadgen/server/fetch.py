@@ -1,10 +1,10 @@
 """One GET whose answer may be anything: what probe, facts and scrape ask with."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import msgspec
 
 MOST_BYTES = 16 * 2**20  # /metrics of vLLM has about 50 KB per rank
 
@@ -23,10 +23,10 @@ class Fetched:
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """The body as JSON; None if it is none."""
+        """The body as JSON; None if it is none, or holds text that cannot be written (half of a surrogate pair)."""
         try:
-            return json.loads(self.body)
-        except (ValueError, RecursionError):
+            return msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, RecursionError):
             return None
 
 

@@ -1,9 +1,10 @@
 """Reading a server's log, whatever wrapped it: containers, colours, JSON lines, many workers in one file."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+import msgspec
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _JSON_KEYS = ("log", "message", "msg", "textPayload", "line")
@@ -55,8 +56,8 @@ def _unwrapped(raw: str) -> Iterable[str]:
     if not stripped.startswith("{"):
         return (raw,)
     try:
-        record = json.loads(stripped)
-    except (ValueError, RecursionError):
+        record = msgspec.json.decode(stripped)  # takes no half of a surrogate pair, which could not be written
+    except (msgspec.DecodeError, RecursionError):
         return (raw,)
     for key in _JSON_KEYS:
         if isinstance(record, dict) and isinstance(record.get(key), str):

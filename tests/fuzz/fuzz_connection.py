@@ -95,6 +95,8 @@ def told(sample: Sample) -> tuple[object, ...]:
 
 def check(sample: Sample) -> None:
     """What holds for any sample."""
+    ending = sample.failure and (sample.failure.kind, sample.failure.detail[:60])
+    fuzzing.outcome(sample.status, ending, bool(sample.events_s), sample.retry_after_s is None)
     assert sample.retry_after_s is None or (math.isfinite(sample.retry_after_s) and sample.retry_after_s >= 0)
     assert sample.first_byte_s is None or sample.sent_s <= sample.first_byte_s <= sample.end_s
     assert sample.failure is None or sample.failure.kind in KINDS - {"stopped", "timeout", "connect"}

@@ -39,7 +39,10 @@ def one_input(data: bytes) -> None:
         try:
             answers.LOOP.run_until_complete(asker(data))
         except (ServerError, UserError) as error:
+            fuzzing.outcome(asker.__name__, str(error))
             fuzzing.check_line(str(error))
+        else:
+            fuzzing.outcome(asker.__name__)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ def one_input(data: bytes) -> None:
     assert all(len(line) <= LONGEST for line in (*seen.telling, *seen.marks))
     assert seen.capacity_tokens is None or seen.capacity_tokens >= 0
     facts = assembled(Answers(), seen, engine=vllm.ENGINE, has_log=True)
+    fuzzing.outcome(*(bool(getattr(facts, part)) for part in facts.__struct_fields__), len(facts.backends))
     assert msgspec.json.decode(msgspec.json.encode(facts), type=ServerFacts) == facts
 
 

@@ -27,6 +27,7 @@ async def scraped(data: bytes) -> tuple[Scraper, Scrape]:
 def one_input(data: bytes) -> None:
     """Figures or a failure, never both, and each in one line of JSON."""
     scraper, scrape = answers.LOOP.run_until_complete(scraped(data))
+    fuzzing.outcome(scrape.failure, len(scrape.engines))
     assert bool(scrape.engines) == (scrape.failure is None)
     for line in (*scraper.warnings, *filter(None, (scrape.failure,))):
         fuzzing.check_line(line)

@@ -69,6 +69,7 @@ def check(exchange: Exchange, pieces: int) -> None:
     for expects in (Expects(), Expects(done_required=False, exact_output=False)):
         failure = judge(exchange, 4, expects, ())
         if failure is not None:
+            fuzzing.outcome(failure.kind, failure.detail[:40], reading.text_digest() is None, bool(reading.events_s))
             assert failure.kind in KINDS
             fuzzing.check_line(failure.detail, DETAIL_CHARS)
             assert msgspec.json.decode(msgspec.json.encode(failure), type=Failure) == failure

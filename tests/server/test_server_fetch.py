@@ -62,6 +62,6 @@ def test_text_is_utf_8_whatever_it_says(charset: str) -> None:
     assert (answer.text, answer.content_type) == ("é �", "text/plain")
 
 
-@pytest.mark.parametrize("body", [b"[" * 100_000, b"\xff", b"9" * 5000, b""])
+@pytest.mark.parametrize("body", [b"[" * 100_000, b"\xff", b"9" * 5000, b"", b'{"id": "\\ud800"}'])
 def test_json_that_is_none(body: bytes) -> None:
     assert fetched(httpx.Response(200, content=body)).json() is None

@@ -44,7 +44,7 @@ def test_a_json_line_with_several_messages_gives_them_all():
     assert [line.text for line in lines(json.dumps({"log": "one\r\ntwo\n"}))] == ["one", "two"]
 
 
-@pytest.mark.parametrize("raw", ["{'host': 1}", '{"other": "x"}', '{"log": 3}'])
+@pytest.mark.parametrize("raw", ["{'host': 1}", '{"other": "x"}', '{"log": 3}', '{"log": "\\ud800"}'])
 def test_what_only_looks_like_json_is_kept(raw):
     assert [line.text for line in lines(raw)] == [raw]
 
