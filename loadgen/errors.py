@@ -17,11 +17,10 @@ MOST_COMPLAINTS = 100
 
 def line(text: str) -> str:
     """`text` as one line for a terminal: what cannot be printed is escaped, and what is too long is cut."""
-    if len(text) > LINE_CHARS:
-        text = text[: LINE_CHARS - 1] + "…"
-    if text.isprintable():
-        return text
-    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
+    text = text[: LINE_CHARS + 1]
+    if not text.isprintable():
+        text = "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
+    return text if len(text) <= LINE_CHARS else text[: LINE_CHARS - 1] + "…"
 
 
 class LoadgenError(Exception):

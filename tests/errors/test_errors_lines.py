@@ -11,6 +11,8 @@ def test_a_complaint_is_cut_where_nobody_reads_on() -> None:
     (line,) = UserError("a" * 5_000).complaints
     assert len(line) == LINE_CHARS
     assert line.endswith("a…")
+    (line,) = UserError("\0" * 999).complaints
+    assert len(line) == LINE_CHARS
 
 
 def test_complaints_beyond_a_hundred_are_counted() -> None:

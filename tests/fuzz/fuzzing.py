@@ -96,7 +96,7 @@ def outcome(*told: object) -> None:
     code is. Readers in C (JSON, HTTP) show no other sign of how far an input got. Digits and quotations do not count.
     """
     if OUTCOMES:
-        text = re.sub(r"[0-9]+|'[^']*'|`[^`]*`|\\S{40,}", "", repr(told)[:300])
+        text = re.sub(r"[0-9]+|'[^']*'|\S{40,}", "", repr(told)[:300])
         OUTCOMES[zlib.crc32(text.encode("utf-8", "replace")) % len(OUTCOMES)]()
 
 
