@@ -54,6 +54,7 @@ TIME ?= 600
 READERS := $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py))
 
 fuzz: $(VENV)/.fuzz  ## fuzz every reader of foreign bytes, TIME seconds each, two at a time (READERS="sse log" for some)
+	@mkdir -p .cache
 	@printf '%s\n' $(READERS) | xargs -P 2 -I{} sh -c '\
 	  $(BIN)/python tests/fuzz/fuzz_{}.py -max_total_time=$(TIME) -print_final_stats=1 >.cache/fuzz-{}.log 2>&1 \
 	  && echo "{}: $$(grep -a DONE .cache/fuzz-{}.log)" || { tail -n 40 .cache/fuzz-{}.log; exit 255; }'
