@@ -4,12 +4,14 @@ import asyncio
 import gc
 from typing import Any
 
+import httpx
 import pytest
 from fakes import virtual
 from fakes.streams import DONE, END, HEAD, chunk, delta, event, paced, response, token, usage
 
 from loadgen.clock import Clock
 from loadgen.drive.client import Client
+from loadgen.drive.exchange import EXCERPT_BYTES, Exchange
 from loadgen.drive.failures import Expects, retry_after_s, secrets_of
 from loadgen.drive.transport import Timeouts
 from loadgen.errors import UserError
@@ -311,6 +313,17 @@ def test_a_long_stream_is_read_while_it_comes() -> None:
     assert sample.ok
     assert len(sample.events_s) == tokens
     assert sample.events_s[-1] == pytest.approx(2.999)
+
+
+def test_a_body_that_is_no_stream_is_kept_as_far_as_a_message_needs_it() -> None:
+    exchange = Exchange(0.0)
+    exchange.answered(httpx.Response(200, headers={"content-type": "text/html"}))
+    for _ in range(100):
+        exchange.recording += [0.0, b"x" * 10_000, b"y"]
+        assert exchange.read(128) == 3
+        assert exchange.recording == []
+    assert len(exchange.excerpt) == EXCERPT_BYTES
+    assert exchange.body_text().startswith("x" * 10_000 + "yx")
 
 
 def test_abort_ends_what_is_in_flight_and_not_its_caller() -> None:
