@@ -46,8 +46,8 @@ check: setup  ## lint, types, import contract, tests
 	$(BIN)/python -m pytest
 
 $(VENV)/.fuzz: $(VENV)/.ready
-	@$(BIN)/python -c 'import sys; sys.exit(0 if sys.version_info < (3, 14) else "atheris has no wheel for this Python: make setup PYTHON=python3.13, or leave the fuzzing to others (the kept inputs run in `make test`)")'
 	$(BIN)/python -m pip install -q --only-binary :all: --group fuzz
+	@$(BIN)/python -c 'import atheris' || { echo 'atheris has no wheel here, only for CPython 3.11 to 3.14 on Linux x86-64'; exit 1; }
 	@touch $@
 
 TIME ?= 600
@@ -57,7 +57,7 @@ fuzz: $(VENV)/.fuzz  ## fuzz every reader of foreign bytes, TIME seconds each, t
 	@mkdir -p .cache
 	@printf '%s\n' $(READERS) | xargs -P 2 -I{} sh -c '\
 	  $(BIN)/python tests/fuzz/fuzz_{}.py -max_total_time=$(TIME) -print_final_stats=1 >.cache/fuzz-{}.log 2>&1 \
-	  && echo "{}: $$(grep -a DONE .cache/fuzz-{}.log)" || { tail -n 40 .cache/fuzz-{}.log; exit 255; }'
+	  && echo "{}: $$(grep -a DONE .cache/fuzz-{}.log)" || { tail -n 40 .cache/fuzz-{}.log; exit 1; }'
 
 format: setup  ## format and fix what ruff can
 	$(BIN)/ruff format .

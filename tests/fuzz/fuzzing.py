@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 WORKING = HERE.parents[1] / ".cache" / "fuzz"
 INSTRUMENTED = ["loadgen", "yaml", "prometheus_client"]
 NO_ATHERIS = (
-    "atheris is not installed: `make fuzz` installs it where it has a wheel (CPython 3.11 to 3.13 on Linux x86-64); "
+    "atheris is not installed: `make fuzz` installs it where it has a wheel (CPython 3.11 to 3.14 on Linux x86-64); "
     "the kept inputs need none: pytest tests/fuzz"
 )
 OUTCOMES: list[Callable[[], None]] = []
