@@ -46,14 +46,23 @@ def canonical(body: str, engine: Engine) -> tuple[EngineScrape, ...]:
     wanted = [name for names in engine.metrics.values() for name in names]
     by_rank: dict[str, dict[str, list[float]]] = {}
     for sample in samples(body, wanted):
-        if not math.isfinite(sample.value):  # "no observation yet" in some exporters, and no value in JSON
+        value = _float(sample.value)
+        if not math.isfinite(value):  # "no observation yet" in some exporters, and no value in JSON
             continue
         rank = sample.labels.get(engine.rank_label, "0")
-        by_rank.setdefault(rank, {}).setdefault(sample.name, []).append(sample.value)
+        by_rank.setdefault(rank, {}).setdefault(sample.name, []).append(value)
     return tuple(
         EngineScrape(engine=rank, values=_by_quantity(by_rank[rank], engine.metrics))
         for rank in sorted(by_rank, key=lambda rank: (len(rank), rank))
     )
+
+
+def _float(value: float) -> float:
+    """The parser gives whole numbers as int, of any number of digits."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _by_quantity(found: Mapping[str, list[float]], metrics: Mapping[str, tuple[str, ...]]) -> dict[str, float]:

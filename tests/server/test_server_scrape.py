@@ -48,6 +48,13 @@ def test_a_value_that_is_no_number_is_not_there_and_the_rest_is(odd):
     assert rank.values["running"] == 1.0
 
 
+def test_whole_numbers_are_floats_and_those_beyond_floats_are_not_there():
+    body = f"vllm:num_requests_running 1{'0' * 30}\nvllm:num_requests_waiting 1{'0' * 400}\n"
+    (rank,) = canonical(body, vllm.ENGINE)
+    assert rank.values == {"running": 1e30}
+    assert isinstance(rank.values["running"], float)
+
+
 def test_values_that_add_up_to_no_number_are_not_there():
     (rank,) = canonical(
         OLD + 'vllm:prompt_tokens_total{a="b"} 1e308\nvllm:prompt_tokens_total{a="c"} 1e308\n', vllm.ENGINE
