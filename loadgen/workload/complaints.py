@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from loadgen.workload.document import Document
+from loadgen.document import Document
+from loadgen.errors import MOST_COMPLAINTS
 from loadgen.workload.fields import Keys, Quantiles, Range
 from loadgen.workload.model import Limit, Scenario, SharedPrefix, SloKeys, Stage, TraceSource, Workload
 
@@ -42,8 +43,8 @@ AT_MOST = ("less than or equal to", "at most")
 
 
 def lines(path: Path, document: Document, error: ValidationError) -> Iterator[str]:
-    """One line per complaint, in the order of the file."""
-    found = {_line(path, document, entry) for entry in error.errors(include_url=False)}
+    """One line per complaint, in the order of the file; the first MOST_COMPLAINTS alone."""
+    found = {_line(path, document, entry) for entry in error.errors(include_url=False)[:MOST_COMPLAINTS]}
     return (text for _, text in sorted(found))
 
 
