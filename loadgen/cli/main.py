@@ -16,6 +16,7 @@ VERBS = {
     "run": "drive one server that already runs and report",
     "report": "render a run directory's report again",
     "plan": "print what a scenario will send, before anything is sent",
+    "estimate": "say what a smaller KV cache could bring to a model and its traffic, before any server runs",
     "serve": "start one arm of an engine and say what it really is",
     "facts": "say what a running server really is, as JSON",
     "trace": "make a log or a public trace a workload: import, validate, describe, sample, anonymise",

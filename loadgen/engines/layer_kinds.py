@@ -115,20 +115,21 @@ def _windowed(config: Mapping[str, Any], layers: int, where: str) -> tuple[Kind,
         )
     model_type = str(config.get("model_type"))
     if model_type == "llama4_text":
-        return tuple("chunked" if one else "full" for one in _rotated(config, layers))
+        return _chunked(config, layers)
     every = config.get("sliding_window_pattern") or _EVERY.get(model_type)
     if isinstance(every, int) and every > 0:
         return tuple("full" if (number + 1) % every == 0 else "sliding" for number in range(layers))
     if config.get("sliding_window") is None or config.get("use_sliding_window") is False:
-        return ("full",) * layers
+        return tuple("full" for _ in range(layers))
     first = _first_sliding(config, model_type)
     return tuple("sliding" if number >= first else "full" for number in range(layers))
 
 
-def _rotated(config: Mapping[str, Any], layers: int) -> list[int]:
-    """Llama 4: 1 for each layer with rotary positions, which attends within a chunk."""
+def _chunked(config: Mapping[str, Any], layers: int) -> tuple[Kind, ...]:
+    """Llama 4: layers with rotary positions attend within a chunk."""
     every = config.get("no_rope_layer_interval") or 4
-    return config.get("no_rope_layers") or [int((number + 1) % every != 0) for number in range(layers)]
+    rotary = config.get("no_rope_layers") or [(number + 1) % every != 0 for number in range(layers)]
+    return tuple("chunked" if one else "full" for one in rotary)
 
 
 def _first_sliding(config: Mapping[str, Any], model_type: str) -> int:

@@ -11,6 +11,8 @@ from loadgen.errors import UserError
 
 NESTED = ("text_config", "llm_config", "language_config")
 
+_OUTER = ("quantization_config", "is_encoder_decoder", "tie_word_embeddings")  # true of the part within too
+
 _LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _HEADS = ("num_attention_heads", "n_head", "n_heads")
 _KV_HEADS = ("num_key_value_heads", "num_kv_heads", "multi_query_group_num")
@@ -75,7 +77,8 @@ def text_part(config: Mapping[str, Any]) -> dict[str, Any]:
     text = dict(config if nested is None else nested)
     if nested is not None and "model_type" not in text and config.get("model_type") in ("gemma3", "gemma3n", "gemma4"):
         text["model_type"] = f"{config['model_type']}_text"
-    return {**_DEFAULTS.get(str(text.get("model_type")), {}), **text}
+    outer = {key: config[key] for key in _OUTER if key in config}
+    return {**_DEFAULTS.get(str(text.get("model_type")), {}), **outer, **text}
 
 
 def shape(config: Mapping[str, Any], *, name: str, where: str) -> ModelShape:

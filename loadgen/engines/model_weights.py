@@ -18,6 +18,7 @@ BYTES_EACH = 2.0
 
 _COUNTED = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2",
             "mixtral", "qwen3_moe", "deepseek_v2", "deepseek_v3", "deepseek_v32")  # fmt: skip
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
 _TIED = ("gemma", "gemma2", "gemma3_text")  # tie_word_embeddings where the config is silent
 
 
@@ -65,7 +66,7 @@ def weights(config: Mapping[str, Any], folder: Path | None, *, given_bytes: floa
     if total is None and folder is not None:
         total, source = _of_files(folder)
     if total is None:
-        if counted is None or config.get("quantization_config") or text_part(config).get("quantization_config"):
+        if counted is None or text_part(config).get("quantization_config"):
             return None
         total, source = counted.total * BYTES_EACH, f"{counted.total / 1e9:.3g} billion parameters, 2 bytes each"
     if counted is None:
@@ -107,8 +108,7 @@ def parameters(config: Mapping[str, Any]) -> Parameters | None:
     model_type = str(text.get("model_type"))
     try:
         layers, hidden = text["num_hidden_layers"], text["hidden_size"]
-        sparse, experts = _sparse_layers(text), int(text.get("num_local_experts") or text.get("num_experts")
-                                                    or text.get("n_routed_experts") or 0)  # fmt: skip
+        sparse, experts = _sparse_layers(text), max(int(text.get(key) or 0) for key in _EXPERTS)
         expert = 3 * hidden * int(text.get("moe_intermediate_size") or text["intermediate_size"])
         beside = expert * int(text.get("n_shared_experts") or 0) + hidden * experts
         feed = (layers - sparse) * 3 * hidden * text["intermediate_size"] + sparse * (experts * expert + beside)
@@ -130,7 +130,7 @@ def parameters(config: Mapping[str, Any]) -> Parameters | None:
 
 def _sparse_layers(text: Mapping[str, Any]) -> int:
     """Layers of experts: all after the first dense ones, or one of every `decoder_sparse_step`."""
-    if not any(text.get(key) for key in ("num_local_experts", "num_experts", "n_routed_experts")):
+    if not any(text.get(key) for key in _EXPERTS):
         return 0
     layers: int = text["num_hidden_layers"] - int(text.get("first_k_dense_replace") or 0)
     dense = len(text.get("mlp_only_layers") or ())
@@ -152,3 +152,9 @@ def _latent_attention(text: Mapping[str, Any]) -> int:
     query_rank = text.get("q_lora_rank")
     query = query_rank * (hidden + heads * (wide + rope)) if query_rank else hidden * heads * (wide + rope)
     return int(query + hidden * (rank + rope) + rank * heads * (wide + value) + heads * value * hidden)
+
+
+def experts_unknown(config: Mapping[str, Any], weighed: Weights) -> bool:
+    """Whether the model has experts that `weighed` does not tell apart."""
+    text = text_part(config)
+    return not weighed.experts and any(text.get(key) for key in _EXPERTS)
