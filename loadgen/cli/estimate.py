@@ -46,9 +46,10 @@ COUNT = click.IntRange(min=1)
 @click.option("--layers", type=COUNT, help="In place of the config's, or without --model.")
 @click.option("--kv-heads", type=COUNT, help="Likewise.")
 @click.option("--head-dim", type=COUNT, help="Likewise: values of one head's K.")
-@click.option("--window", type=COUNT, metavar="TOKENS", help="Likewise: all layers keep the newest TOKENS alone.")
-@click.option("--format", "formats", multiple=True, metavar="NAME", help="bf16, fp8, int4_per_token_head, "
-              "llama.cpp:q8_0 ..., or all; may be given several times.  [vLLM's common ones]")  # fmt: skip
+@click.option("--window", type=COUNT, metavar="TOKENS",
+              help="Likewise: of layers that keep the newest TOKENS alone; without --model all do.")  # fmt: skip
+@click.option("--format", "formats", multiple=True, metavar="NAME",
+              help="bf16, fp8, nvfp4, llama.cpp:q8_0 ..., or all; repeatable.  [vLLM's common ones]")  # fmt: skip
 @click.option("--memory", type=Size(), help="Of one GPU: 80GB, 79.65GiB, 81559MiB (as nvidia-smi tells it).")
 @click.option("--utilization", type=Finite(min=0, max=1, min_open=True), help="Share that the engine may use.  [0.92]")
 @click.option("--weights", type=Weight(), default="auto", show_default=True,
@@ -57,7 +58,7 @@ COUNT = click.IntRange(min=1)
 @click.option("--tensor-parallel", type=COUNT, default=1, show_default=True, help="GPUs; figures are of one of them.")
 @click.option("--block", type=COUNT, help="Tokens of one KV block.  [16]")
 @click.option("--context", "contexts", type=COUNT, multiple=True, metavar="TOKENS",
-              help="Show ratios at so many tokens; may be given several times.  [the stages' mean requests]")  # fmt: skip
+              help="Show ratios at so many tokens; repeatable.  [the stages' mean requests]")  # fmt: skip
 @click.option("--prefill-speed", type=Finite(min=0, min_open=True), default=10_000.0, show_default=True,
               help="Prefill tokens per second to assume: says who is in flight together.")  # fmt: skip
 @click.option("--decode-gap", type=Finite(min=0, min_open=True), default=0.020, show_default=True,

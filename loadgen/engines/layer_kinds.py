@@ -9,11 +9,14 @@ from typing import Any, Literal
 
 from loadgen.errors import UserError
 
+MOST_LAYERS = 10_000
+
 Kind = Literal["full", "sliding", "chunked", "state", "none"]
 
 _NAMES: Mapping[str, Kind] = {
     "full_attention": "full",
     "attention": "full",
+    "indexed_attention": "full",  # DeepSeek V3.2: every token is kept, some are read
     "sliding_attention": "sliding",
     "chunked_attention": "chunked",
     "linear_attention": "state",
@@ -31,12 +34,24 @@ _EVERY: Mapping[str, int] = {
     "gemma2": 2,
     "gpt_oss": 2,
     "cohere2": 4,
+    "olmo3": 4,
     "gemma3n_text": 5,
     "gemma3_text": 6,
     "gemma4_text": 6,
 }
 
-_STATE_KEYS = ("mamba_d_state", "mamba_d_ssm", "ssm_cfg", "ssm_state_size", "state_size", "linear_num_value_heads")
+_STATE_KEYS = (
+    "mamba_d_state",
+    "mamba_d_ssm",
+    "ssm_cfg",
+    "ssm_state_size",
+    "state_size",
+    "lru_width",
+    "linear_num_value_heads",
+    "linear_attn_alpha_factor",
+)
+
+_ALL_SLIDE = ("mistral", "ministral", "mixtral", "phi3", "phimoe", "starcoder2", "None")
 
 
 def layer_kinds(config: Mapping[str, Any], layers: int | None, where: str) -> tuple[Kind, ...]:
@@ -58,6 +73,8 @@ def layer_kinds(config: Mapping[str, Any], layers: int | None, where: str) -> tu
 def _wanted(layers: int | None, where: str) -> int:
     if layers is None:
         raise UserError(f"{where}: num_hidden_layers: missing: give --layers")
+    if layers > MOST_LAYERS:
+        raise UserError(f"{where}: num_hidden_layers: {layers}: should be at most {MOST_LAYERS}")
     return layers
 
 
@@ -130,6 +147,14 @@ def _chunked(config: Mapping[str, Any], layers: int) -> tuple[Kind, ...]:
     every = config.get("no_rope_layer_interval") or 4
     rotary = config.get("no_rope_layers") or [(number + 1) % every != 0 for number in range(layers)]
     return tuple("chunked" if one else "full" for one in rotary)
+
+
+def guessed_windows(config: Mapping[str, Any]) -> bool:
+    """Whether all layers are taken to have the window for want of a rule or a list that tells which."""
+    model_type = str(config.get("model_type"))
+    told = any(config.get(key) for key in ("layer_types", "layers_block_type", "sliding_window_pattern"))
+    ruled = model_type in (*_ALL_SLIDE, *_EVERY, "llama4_text") or model_type.startswith("qwen")
+    return bool(config.get("sliding_window")) and config.get("use_sliding_window") is not False and not (told or ruled)
 
 
 def _first_sliding(config: Mapping[str, Any], model_type: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loadgen.engines.layer_kinds import Kind, layer_kinds
+from loadgen.engines.layer_kinds import Kind, guessed_windows, layer_kinds
 from loadgen.engines.model_shape import Layer, ModelShape
 from loadgen.errors import UserError
 
@@ -43,7 +43,6 @@ _REFUSED = (
     "cross_attention_layers",
     "hybrid_layer_pattern",
     "linear_attn_config",
-    "per_layer_config",
     "swa_num_key_value_heads",
 )
 
@@ -87,6 +86,8 @@ def shape(config: Mapping[str, Any], *, name: str, where: str) -> ModelShape:
     if text.get("is_encoder_decoder"):
         raise UserError(f"{where}: is_encoder_decoder: true: should be a decoder; an encoder's cache is not counted")
     refused = next((key for key in _REFUSED if text.get(key)), None)
+    if text.get("model_type") == "deepseek_v4":
+        refused = "model_type: deepseek_v4"
     if refused is not None:
         raise UserError(
             f"{where}: {refused}: attention that loadgen cannot count: leave out --model and give --layers, --kv-heads "
@@ -119,6 +120,8 @@ def _notes(text: Mapping[str, Any], states: int, latent: Layer | None) -> list[s
         )
     if latent is None and not any(text.get(key) for key in _KV_HEADS) and not text.get("multi_query"):
         notes.append("no num_key_value_heads: as many KV heads as attention heads")
+    if guessed_windows(text):
+        notes.append("nothing tells which layers have the sliding_window: all are taken to")
     return notes
 
 
@@ -156,9 +159,11 @@ def _latent(text: Mapping[str, Any], where: str) -> Layer | None:
 
 
 def _layer(text: Mapping[str, Any], kind: Kind, index: int, where: str) -> Layer:
+    own = (text.get("per_layer_config") or {}).get(str(index))
+    text = {**text, **(own or {})}
     head_dim, kv_heads = _head_dim(text, where), _kv_heads(text, index, where)
     value_dim = number(text, ("v_head_dim",), where) or head_dim
-    if kind == "full" and text.get("global_head_dim"):
+    if kind == "full" and text.get("global_head_dim") and not own:
         head_dim = value_dim = _needed(text, ("global_head_dim",), where, "")
         if text.get("attention_k_eq_v"):
             kv_heads = number(text, ("num_global_key_value_heads",), where) or kv_heads
@@ -185,7 +190,6 @@ def _kv_heads(text: Mapping[str, Any], index: int, where: str) -> int:
         value = text.get(key)
         if isinstance(value, list) and index < len(value):
             return _needed({key: value[index]}, (key,), where, "give --kv-heads")
-    given = number(text, _KV_HEADS, where)
-    if text.get("multi_query") and not text.get("new_decoder_architecture") and given is None:
+    if text.get("multi_query") and not text.get("new_decoder_architecture"):
         return 1
-    return given or _needed(text, _HEADS, where, "give --kv-heads")
+    return number(text, _KV_HEADS, where) or _needed(text, _HEADS, where, "give --kv-heads")
