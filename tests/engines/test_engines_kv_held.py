@@ -110,7 +110,7 @@ def test_names():
     assert [named(name) for name in ("bf16", "fp16", "q8_0", "nvfp4", "lmdeploy:int4")] == [
         "bfloat16", "float16", "llama.cpp:q8_0", "nvfp4", "lmdeploy:int4",
     ]  # fmt: skip
-    with pytest.raises(UserError, match="among lmdeploy:int4, transformers:int4$"):
+    with pytest.raises(UserError, match=r"among lmdeploy:int4, transformers:int4$"):
         named("int4")
     with pytest.raises(UserError, match="--format auto: is what the checkpoint says"):
         named("auto")

@@ -16,7 +16,8 @@ QWEN_7B = {"model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28, 
            "max_window_layers": 28}  # fmt: skip
 GEMMA3_4B = {"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"],
              "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
-                             "num_hidden_layers": 34, "sliding_window": 1024}, "vision_config": {"hidden_size": 1152}}  # fmt: skip
+                             "num_hidden_layers": 34, "sliding_window": 1024},
+             "vision_config": {"hidden_size": 1152}}  # fmt: skip
 DEEPSEEK_V3 = {"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
                "num_key_value_heads": 128, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "v_head_dim": 128}  # fmt: skip
 
@@ -142,7 +143,7 @@ def test_what_cannot_be_counted_is_one_clear_line(keys, line):
 
 
 def test_files(tmp_path: Path):
-    with pytest.raises(UserError, match="no such file: give a folder with a config.json"):
+    with pytest.raises(UserError, match=r"no such file: give a folder with a config.json"):
         config_path(str(tmp_path / "meta" / "llama"))
     path = tmp_path / "config.json"
     path.write_text("{")

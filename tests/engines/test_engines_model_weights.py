@@ -80,7 +80,9 @@ def test_files_are_weighed(tmp_path: Path):
 
 
 def test_weights_that_are_less_than_their_embedding_are_refused():
-    with pytest.raises(UserError, match="^c: vocab_size: an embedding of 1,050,673,152 bytes is more than half of the"):
+    with pytest.raises(
+        UserError, match=r"^c: vocab_size: an embedding of 1,050,673,152 bytes is more than half of the"
+    ):
         weights(LLAMA_8B, None, given_bytes=1e9, where="c")
 
 

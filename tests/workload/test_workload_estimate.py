@@ -56,7 +56,7 @@ def test_tokens_that_fit_depend_on_the_context_where_there_are_windows() -> None
 
 def test_no_room_is_one_line_that_says_how_much_would_do() -> None:
     budget = Budget(memory_bytes=16e9, utilization=0.5, weights_bytes=9e9, reserved_bytes=1e9)
-    with pytest.raises(UserError, match="^--memory: 16,000,000,000 bytes at utilization 0.5 .* above 20,000,000,000$"):
+    with pytest.raises(UserError, match=r"^--memory: 16,000,000,000 bytes at utilization 0.5 .* above 20,000,000,000$"):
         budget.check()
 
 
