@@ -83,8 +83,6 @@ def _listed(config: Mapping[str, Any], layers: int | None, where: str) -> tuple[
     if key is None:
         return None
     names = config[key]
-    if not isinstance(names, list):
-        raise UserError(f"{where}: {key}: {names!r}: should be a list with one kind per layer")
     unknown = sorted({str(name) for name in names if name not in _NAMES})
     if unknown:
         raise UserError(f"{where}: {key}: {unknown[0]}: not known; known: {', '.join(_NAMES)}")
@@ -136,7 +134,7 @@ def _windowed(config: Mapping[str, Any], layers: int, where: str) -> tuple[Kind,
     every = config.get("sliding_window_pattern") or _EVERY.get(model_type)
     if isinstance(every, int) and every > 0:
         return tuple("full" if (number + 1) % every == 0 else "sliding" for number in range(layers))
-    if config.get("sliding_window") is None or config.get("use_sliding_window") is False:
+    if not config.get("sliding_window") or config.get("use_sliding_window") is False:
         return tuple("full" for _ in range(layers))
     first = _first_sliding(config, model_type)
     return tuple("sliding" if number >= first else "full" for number in range(layers))

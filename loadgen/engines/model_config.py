@@ -6,19 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from loadgen.engines.layer_kinds import Kind, guessed_windows, layer_kinds
+from loadgen.engines.model_keys import HEAD_DIM, HEADS, HIDDEN, KV_HEADS, LAYERS, MAX_TOKENS, checked
 from loadgen.engines.model_shape import Layer, ModelShape
 from loadgen.errors import UserError
 
 NESTED = ("text_config", "llm_config", "language_config")
 
 _OUTER = ("quantization_config", "is_encoder_decoder", "tie_word_embeddings")  # true of the part within too
-
-_LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
-_HEADS = ("num_attention_heads", "n_head", "n_heads")
-_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "multi_query_group_num")
-_HEAD_DIM = ("head_dim", "kv_channels")
-_HIDDEN = ("hidden_size", "n_embd", "d_model")
-_MAX_TOKENS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length")
 
 # What the configuration classes of transformers 5.19 fill in where a published config.json leaves it out.
 _DEFAULTS: Mapping[str, Mapping[str, int]] = {
@@ -82,7 +76,7 @@ def text_part(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def shape(config: Mapping[str, Any], *, name: str, where: str) -> ModelShape:
     """The shape of the model whose config this is; `where` is what complaints name. Raises UserError."""
-    text = text_part(config)
+    text = checked(text_part(config), where)
     if text.get("is_encoder_decoder"):
         raise UserError(f"{where}: is_encoder_decoder: true: should be a decoder; an encoder's cache is not counted")
     refused = next((key for key in _REFUSED if text.get(key)), None)
@@ -94,7 +88,7 @@ def shape(config: Mapping[str, Any], *, name: str, where: str) -> ModelShape:
             f"and --head-dim"
         )
     latent = _latent(text, where)
-    kinds = layer_kinds(text, number(text, _LAYERS, where), where)
+    kinds = layer_kinds(text, _first(text, LAYERS), where)
     kept = [index for index, kind in enumerate(kinds) if kind in ("full", "sliding", "chunked")]
     layers = tuple(latent or _layer(text, kinds[index], index, where) for index in kept)
     if not layers:
@@ -104,7 +98,7 @@ def shape(config: Mapping[str, Any], *, name: str, where: str) -> ModelShape:
         name=name,
         layers=layers,
         states=states,
-        max_tokens=number(text, _MAX_TOKENS, where),
+        max_tokens=_first(text, MAX_TOKENS),
         notes=tuple(_notes(text, states, latent)),
     )
 
@@ -118,26 +112,20 @@ def _notes(text: Mapping[str, Any], states: int, latent: Layer | None) -> list[s
             f"a sparse index keeps {latent.beside_bytes:g} bytes per token and layer more, in every format; some of "
             f"vLLM's backends store fp8 as fp8_ds_mla"
         )
-    if latent is None and not any(text.get(key) for key in _KV_HEADS) and not text.get("multi_query"):
+    if latent is None and not any(text.get(key) for key in KV_HEADS) and not text.get("multi_query"):
         notes.append("no num_key_value_heads: as many KV heads as attention heads")
     if guessed_windows(text):
         notes.append("nothing tells which layers have the sliding_window: all are taken to")
     return notes
 
 
-def number(text: Mapping[str, Any], keys: tuple[str, ...], where: str) -> int | None:
-    """The first of `keys` that is there, a whole number above 0; None where none is. Raises UserError."""
-    key = next((key for key in keys if text.get(key) is not None), None)
-    if key is None:
-        return None
-    value = text[key]
-    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-        raise UserError(f"{where}: {key}: {value!r}: should be a whole number above 0")
-    return value
+def _first(text: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
+    """The first of `keys` that is there."""
+    return next((text[key] for key in keys if key in text), None)
 
 
 def _needed(text: Mapping[str, Any], keys: tuple[str, ...], where: str, remedy: str) -> int:
-    value = number(text, keys, where)
+    value = _first(text, keys)
     if value is None:
         raise UserError(f"{where}: {keys[0]}: missing: {remedy}")
     return value
@@ -148,7 +136,7 @@ def _latent(text: Mapping[str, Any], where: str) -> Layer | None:
 
     vllm/model_executor/models/deepseek_v2.py: index_head_dim bytes and a float32 scale per 128 of them.
     """
-    rank = number(text, ("kv_lora_rank",), where)
+    rank = text.get("kv_lora_rank")
     if rank is None:
         return None
     rope = _needed(text, ("qk_rope_head_dim",), where, "kv_lora_rank should have it beside")
@@ -162,34 +150,32 @@ def _layer(text: Mapping[str, Any], kind: Kind, index: int, where: str) -> Layer
     own = (text.get("per_layer_config") or {}).get(str(index))
     text = {**text, **(own or {})}
     head_dim, kv_heads = _head_dim(text, where), _kv_heads(text, index, where)
-    value_dim = number(text, ("v_head_dim",), where) or head_dim
+    value_dim = text.get("v_head_dim") or head_dim
     if kind == "full" and text.get("global_head_dim") and not own:
-        head_dim = value_dim = _needed(text, ("global_head_dim",), where, "")
+        head_dim = value_dim = text["global_head_dim"]
         if text.get("attention_k_eq_v"):
-            kv_heads = number(text, ("num_global_key_value_heads",), where) or kv_heads
-    window = None
-    if kind != "full":
-        key = ("sliding_window",) if kind == "sliding" else ("attention_chunk_size",)
-        window = number(text, key, where)
+            kv_heads = text.get("num_global_key_value_heads") or kv_heads
+    window = text.get({"sliding": "sliding_window", "chunked": "attention_chunk_size"}.get(kind, "")) or None
     return Layer(kv_heads=kv_heads, head_dim=head_dim, value_dim=value_dim, window=window)
 
 
 def _head_dim(text: Mapping[str, Any], where: str) -> int:
-    given = number(text, _HEAD_DIM, where)
+    given = _first(text, HEAD_DIM)
     if given is not None:
         return given
-    hidden = _needed(text, _HIDDEN, where, "give --head-dim")
-    heads = _needed(text, _HEADS, where, "give --head-dim")
+    hidden = _needed(text, HIDDEN, where, "give --head-dim")
+    heads = _needed(text, HEADS, where, "give --head-dim")
     if hidden % heads:
         raise UserError(f"{where}: head_dim: missing, and {hidden} / {heads} heads is no whole number: give --head-dim")
     return hidden // heads
 
 
 def _kv_heads(text: Mapping[str, Any], index: int, where: str) -> int:
-    for key in _KV_HEADS:
-        value = text.get(key)
-        if isinstance(value, list) and index < len(value):
-            return _needed({key: value[index]}, (key,), where, "give --kv-heads")
+    key, given = next(((key, text[key]) for key in KV_HEADS if key in text), ("", None))
+    if isinstance(given, list):
+        if index >= len(given):
+            raise UserError(f"{where}: {key}: {len(given)} numbers: should be one for each layer")
+        return int(given[index])
     if text.get("multi_query") and not text.get("new_decoder_architecture"):
         return 1
-    return number(text, _KV_HEADS, where) or _needed(text, _HEADS, where, "give --kv-heads")
+    return given or _needed(text, HEADS, where, "give --kv-heads")

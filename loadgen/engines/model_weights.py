@@ -124,7 +124,7 @@ def parameters(config: Mapping[str, Any]) -> Parameters | None:
         rows=0 if tied else embedding,
         in_experts=sparse * experts * expert,
         experts=experts if sparse else 0,
-        taken=int(text.get("num_experts_per_tok") or experts),
+        taken=min(experts, int(text.get("num_experts_per_tok") or experts)),
     )
 
 

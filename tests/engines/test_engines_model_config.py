@@ -3,9 +3,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from loadgen.engines.kv_held import BASE, held
 from loadgen.engines.model_config import config_path, read_config, shape
+from loadgen.engines.model_weights import weights
 from loadgen.errors import UserError
 
 # What published config.json files say, less what does not matter here.
@@ -155,3 +157,35 @@ def test_files(tmp_path: Path):
         read_config(path)
     path.write_text(json.dumps(LLAMA_8B))
     assert read_config(path) == LLAMA_8B
+
+
+KEYS = ("num_hidden_layers", "num_key_value_heads", "head_dim", "v_head_dim", "hidden_size", "layer_types",
+        "hybrid_override_pattern", "attn_layer_indices", "attn_layer_period", "attn_layer_offset", "attn_type_list",
+        "full_attention_interval", "sliding_window", "sliding_window_pattern", "use_sliding_window",
+        "max_window_layers", "num_kv_shared_layers", "kv_lora_rank", "qk_rope_head_dim", "index_topk",
+        "index_head_dim", "global_head_dim", "num_global_key_value_heads", "attention_k_eq_v", "per_layer_config",
+        "no_rope_layers", "no_rope_layer_interval", "attention_chunk_size", "max_position_embeddings", "text_config",
+        "multi_query", "vocab_size", "intermediate_size", "num_experts", "num_experts_per_tok", "decoder_sparse_step",
+        "tie_word_embeddings", "first_k_dense_replace", "model_type", "quantization_config")  # fmt: skip
+ANYTHING = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 200), st.floats(), st.text(max_size=4),
+    st.lists(st.one_of(st.integers(-1, 3), st.none(), st.sampled_from(["full_attention", "mamba"])), max_size=4),
+    st.dictionaries(st.sampled_from(["0", "head_dim"]), st.one_of(st.integers(0, 9), st.text(max_size=2)), max_size=2),
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    model_type=st.sampled_from(["llama", "qwen2", "gemma3_text", "gemma4_text", "llama4_text", "deepseek_v3", "x"]),
+    keys=st.dictionaries(st.sampled_from(KEYS), ANYTHING, max_size=6),
+)
+def test_whatever_a_config_holds_it_is_counted_or_refused_in_clear_lines(model_type, keys):
+    config = {**LLAMA_8B, "vocab_size": 1_000, "intermediate_size": 64, "model_type": model_type, **keys}
+    try:
+        one = shape(config, name="model", where="config.json")
+    except UserError as error:
+        wrong = [line for line in str(error).splitlines() if not line.startswith("config.json: ")]
+    else:
+        weighed = weights(config, None, given_bytes=1e15, where="config.json")
+        wrong = [] if float(held(BASE, one).sequence_bytes(1_000.0)) > 0 and weighed.step_bytes(1) > 0 else [one]
+    assert not wrong
