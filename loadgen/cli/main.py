@@ -17,6 +17,7 @@ VERBS = {
     "simulate": "compute what compare would measure, on a machine that a profile describes",
     "report": "render a run directory's report again",
     "plan": "print what a scenario will send, before anything is sent",
+    "estimate": "say what a smaller KV cache could bring to a model and its traffic, before any server runs",
     "serve": "start one arm of an engine and say what it really is",
     "emulate": "serve an emulated engine whose truth is known",
     "facts": "say what a running server really is, as JSON",

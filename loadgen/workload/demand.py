@@ -48,6 +48,7 @@ class Demand:
     mean_tokens: float
     reused_ratio: float  # share of prompt tokens that an unlimited prefix cache would have seen before, in this stage
     assumed: Speeds
+    lengths_tokens: tuple[int, ...]  # prompt + output in whole blocks, of each request in flight at the peak
 
     def held(self, capacity_tokens: int) -> int:
         """How many of the `in_flight` requests of the peak a cache of `capacity_tokens` holds, at their mean size."""
@@ -65,15 +66,16 @@ def demand(stage: StagePlan, speeds: Speeds, block_tokens: int = 1) -> Demand:
     stays = _stays(stage, speeds)
     last_s = max(stay.start_s for stay in stays)
     until_s = last_s if last_s > 0 else max(stay.end_s for stay in stays)
-    in_flight, peak_tokens, shared_token_s = _swept(stays, block_tokens, until_s)
+    lengths, peak_tokens, shared_token_s = _swept(stays, block_tokens, until_s)
     own_token_s = sum(_own_token_s(stay, speeds, block_tokens, until_s) for stay in stays)
     return Demand(
         stage=stage.spec.name,
-        in_flight=in_flight,
+        in_flight=len(lengths),
         peak_tokens=peak_tokens,
         mean_tokens=(own_token_s + shared_token_s) / until_s,
         reused_ratio=reused_ratio(stage.requests),
         assumed=speeds,
+        lengths_tokens=lengths,
     )
 
 
@@ -116,22 +118,34 @@ def _own_token_s(stay: _Stay, speeds: Speeds, block_tokens: int, until_s: float)
     return own_tokens * held_s + growing_s**2 / (2 * speeds.decode_gap_s)
 
 
-def _swept(stays: list[_Stay], block_tokens: int, until_s: float) -> tuple[int, int, float]:
-    """Requests in flight at the peak, the peak's tokens, and the integral of shared tokens up to `until_s`."""
+def _swept(stays: list[_Stay], block_tokens: int, until_s: float) -> tuple[tuple[int, ...], int, float]:
+    """Lengths in flight at the peak, the peak's tokens, and the integral of shared tokens up to `until_s`."""
     moves = [(stay.start_s, 1, number) for number, stay in enumerate(stays)]
     moves += [(stay.end_s, -1, number) for number, stay in enumerate(stays)]
+    moves.sort()
     users: Counter[tuple[str, int]] = Counter()
     in_flight = own = shared = 0
-    peak, shared_token_s, before_s = (0, 0), 0.0, 0.0
-    for at_s, step, number in sorted(moves):
+    peak, peak_move, shared_token_s, before_s = (0, 0), moves[0], 0.0, 0.0
+    for move in moves:
+        at_s, step, number = move
         shared_token_s += shared * max(0.0, min(at_s, until_s) - before_s)
         before_s = min(at_s, until_s)
         request = stays[number].request
         in_flight += step
         own += step * (_full_tokens(request, block_tokens) - _shared_tokens(request))
         shared += step * _moved(users, request, step)
-        peak = max(peak, (own + shared, in_flight))
-    return peak[1], peak[0], shared_token_s
+        if (own + shared, in_flight) > peak:
+            peak, peak_move = (own + shared, in_flight), move
+    return _lengths(stays, peak_move, block_tokens), peak[0], shared_token_s
+
+
+def _lengths(stays: list[_Stay], move: tuple[float, int, int], block_tokens: int) -> tuple[int, ...]:
+    """Of those that have begun with or before this move and not ended by then."""
+    return tuple(
+        _full_tokens(stay.request, block_tokens)
+        for number, stay in enumerate(stays)
+        if (stay.start_s, 1, number) <= move < (stay.end_s, -1, number)
+    )
 
 
 def _full_tokens(request: Request, block_tokens: int) -> int:
