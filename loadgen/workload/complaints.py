@@ -10,7 +10,9 @@ from pydantic import ValidationError
 
 from loadgen.workload.document import Document
 from loadgen.workload.fields import Keys, Quantiles, Range
-from loadgen.workload.model import Limit, Scenario, SharedPrefix, SloKeys, Stage, TraceSource, Workload
+from loadgen.workload.grid import Grid
+from loadgen.workload.model import Bursts, Limit, Scenario, SloKeys, Stage, TraceSource, Workload
+from loadgen.workload.traffic import Class, Families, Sessions, SharedPrefix
 
 Place = tuple[str | int, ...]
 
@@ -20,7 +22,12 @@ MODELS: dict[str, tuple[type[Keys], ...]] = {
     "workload": (Workload,),
     "stages": (Stage,),
     "trace": (TraceSource,),
+    "mix": (Class,),
     "shared_prefix": (SharedPrefix,),
+    "families": (Families,),
+    "sessions": (Sessions,),
+    "bursts": (Bursts,),
+    "grid": (Grid,),
     "limit": (Limit,),
     "slo": (SloKeys,),
     "input_tokens": (Range, Quantiles),
