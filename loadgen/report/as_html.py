@@ -11,13 +11,14 @@ from xml.etree.ElementTree import Element
 import msgspec
 from plotly.offline import get_plotlyjs
 
-from loadgen.records import Report
-from loadgen.report import as_json, charts, curves, rows, sections, words
+from loadgen.records import GridMap, Report
+from loadgen.report import as_json, charts, curves, maps, rows, sections, words
 from loadgen.report.element import Content, document, element, raw, script_safe
 from loadgen.report.figure import Chart
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
 TITLES = {
+    "map": "Over context and concurrency",
     "causes": "Why: four causes",
     "checklist": "Checklist of a fair comparison",
     "decode-step": "Decode step of one stream",
@@ -84,6 +85,7 @@ def render(report: Report) -> str:
 def _sections(report: Report, figures: _Figures) -> Iterable[tuple[str, str, Element | None]]:
     yield "verdict", "Verdict", sections.verdict(report)
     yield "differences", "Differences" if report.test else "Figures", _differences(report, figures)
+    yield "map", "Map", _joined(*(part for one in report.maps for part in _map(report, one, figures)))
     yield "causes", "Causes", sections.causes(report)
     yield "checklist", "Checklist", sections.checks(report.checklist)
     yield "decode-step", "Decode step", _joined(sections.decode_step(report), figures.place(charts.context(report)))
@@ -91,7 +93,7 @@ def _sections(report: Report, figures: _Figures) -> Iterable[tuple[str, str, Ele
     yield (
         "distributions",
         "Distributions",
-        figures.grid(c for s in report.stages for c in curves.distributions(report, s)),
+        figures.grid(c for s in rows.stages(report) for c in curves.distributions(report, s)),
     )
     yield "arms", "Servers", sections.arms(report)
     yield "unintended", "Unintended", sections.lines(lambda r: r.unintended)(report)
@@ -102,16 +104,23 @@ def _sections(report: Report, figures: _Figures) -> Iterable[tuple[str, str, Ele
 
 
 def _differences(report: Report, figures: _Figures) -> Element | None:
-    forest = figures.grid(charts.forest(report, stage) for stage in report.stages)
+    stages = rows.stages(report)
+    forest = figures.grid(charts.forest(report, stage) for stage in stages)
     said = f"Ratio of {report.test} to {report.base} with its interval. {DIRECTIONS}"
     caption = element("p", said, class_="caption") if forest is not None else None
-    return _joined(caption, forest, *(sections.differences(report, stage) for stage in report.stages))
+    return _joined(caption, forest, *(sections.differences(report, stage) for stage in stages))
+
+
+def _map(report: Report, found: GridMap, figures: _Figures) -> Iterable[Element | None]:
+    yield figures.place(maps.heat_map(report, found))
+    yield maps.section(report, found)
 
 
 def _over_time(report: Report) -> Iterable[Chart | None]:
     """Stages under load; one stream fills no cache, so it is drawn only where it is all there is."""
-    loaded = [stage for stage in report.stages if stage.role != "one_stream"]
-    return (curves.over_time(report, stage) for stage in loaded or report.stages)
+    stages = rows.stages(report)
+    loaded = [stage for stage in stages if stage.role != "one_stream"]
+    return (curves.over_time(report, stage) for stage in loaded or stages)
 
 
 def _joined(*parts: Content) -> Element | None:

@@ -105,17 +105,16 @@ def prefix_groups(prefix: SharedPrefix | None, count: int, rng: np.random.Genera
     By Zipf's law the counts are the shares' to within one (largest remainder), so that they do not depend on the seed.
     """
     if prefix is None or prefix.zipf is None:
-        in_turn: NDArray[np.int64] = np.arange(count) % (prefix.groups if prefix is not None else 1)
-        return in_turn
-    shares = np.arange(1, prefix.groups + 1, dtype=np.float64) ** -prefix.zipf
-    groups: NDArray[np.int64] = np.repeat(np.arange(prefix.groups), apportioned(shares, count))
-    return rng.permutation(groups)
+        return np.resize(np.arange(prefix.groups if prefix is not None else 1, dtype=np.int64), count)
+    shares: NDArray[np.float64] = np.arange(1, prefix.groups + 1, dtype=np.float64) ** -prefix.zipf
+    groups: NDArray[np.int64] = rng.permutation(np.repeat(np.arange(prefix.groups), apportioned(shares, count)))
+    return groups
 
 
 def apportioned(shares: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """Whole numbers in proportion to `shares`, `count` in all: the largest remainders are rounded up."""
     exact = shares / shares.sum() * count
-    whole = np.floor(exact).astype(np.int64)
+    whole: NDArray[np.int64] = np.floor(exact).astype(np.int64)
     for place in np.argsort(whole - exact, kind="stable")[: count - int(whole.sum())]:
         whole[place] += 1
     return whole

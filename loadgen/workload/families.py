@@ -1,7 +1,9 @@
 """Which requests are of one family, and how much of their prompts a family has in common. Pure.
 
-Sizes are drawn from their distribution (stratified) until they hold all requests; a family's members stand next to each
-other in order of length, as questions about one document do. Which family has which size is random.
+A family's members stand next to each other in order of length, as questions about one document do. Going up in
+length, the k-th family has the size at the level (u + k g) mod 1 of its distribution, u random and g the golden ratio:
+sizes have their distribution among long prompts as among short ones (Weyl 1916). How much is shared is decided by the
+few longest prompts, and would else depend on the seed the more.
 """
 
 from typing import NamedTuple
@@ -13,6 +15,7 @@ from loadgen.workload import lengths
 from loadgen.workload.traffic import Families
 
 Draws = NDArray[np.int64]
+GOLDEN = (5**0.5 - 1) / 2
 
 
 class Family(NamedTuple):
@@ -27,23 +30,15 @@ def dealt(spec: Families, inputs: Draws, prefix: Draws, rng: np.random.Generator
     found: list[Family | None] = [None] * len(inputs)
     order = np.argsort(inputs, kind="stable")
     first = 0
-    for number, size in enumerate(_sizes(spec, len(inputs), rng)):
+    levels = (rng.random() + np.arange(len(inputs), dtype=np.float64) * GOLDEN) % 1
+    for number, size in enumerate(lengths.quantile(spec.size, levels).tolist()):
         members = order[first : first + size]
         first += size
-        shortest = members[0]
-        tokens = int((inputs[shortest] - prefix[shortest]) * spec.shared)
-        # One token at least is the request's own.
-        tokens = min(tokens, int(inputs[shortest] - prefix[shortest]) - 1)
-        if len(members) > 1 and tokens > 0:
+        if len(members) < 2:
+            continue
+        beyond = int(inputs[members[0]] - prefix[members[0]])
+        tokens = min(int(beyond * spec.shared), beyond - 1)  # one token at least is the request's own
+        if tokens > 0:
             for member in members:
                 found[member] = Family(number, tokens)
     return found
-
-
-def _sizes(spec: Families, count: int, rng: np.random.Generator) -> list[int]:
-    """Family sizes that sum up to at least `count`."""
-    sizes: list[int] = []
-    while sum(sizes) < count:
-        more = max(1, round((count - sum(sizes)) / lengths.mean(spec.size)))
-        sizes += lengths.draw(spec.size, more, rng).tolist()
-    return sizes

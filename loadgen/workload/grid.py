@@ -46,6 +46,7 @@ class Grid(Keys):
         """What was left out, and why."""
         every = len(self.contexts) * len(self.concurrency)
         out = every - len(self.cells(max_input_tokens))
-        bounds = [f"prompts above {max_input_tokens:,} tokens"] if max_input_tokens is not None else []
+        most = max_input_tokens if max_input_tokens is not None and self.contexts[-1] > max_input_tokens else None
+        bounds = [f"prompts above {most:,} tokens"] if most is not None else []
         bounds += [f"more than {self.max_tokens:,} prompt tokens in flight"] if self.max_tokens is not None else []
         return f"grid: {out:,} of {every:,} cells are left out: {' or '.join(bounds)}" if out else None
