@@ -74,8 +74,8 @@ def _map(quantity: str, cells: Sequence[Cell]) -> GridMap:
 def break_even(quantity: str, cells: Sequence[Cell]) -> BreakEven:
     """Where the ratio crosses 1 along the cells of one concurrency: between decided cells that say opposite things.
 
-    Between two cells log(ratio) is taken as linear in log(context). Undecided cells give no side, but their ratios
-    bend the line. With several crossings between two decided cells, the first is taken.
+    Between two cells log(ratio) is taken as linear in the context, as a step's time nearly is. Undecided cells give no
+    side, but their ratios bend the line. With several crossings between two decided cells, the first is taken.
     """
     row = sorted(cells, key=lambda cell: cell.context_tokens)
     decided = [place for place, cell in enumerate(row) if cell.verdict in ("better", "worse")]
@@ -107,10 +107,10 @@ def _crossing(row: Sequence[Cell]) -> Estimate:
 
 def _first(points: Sequence[tuple[int, float | None]], rising: bool) -> float | None:
     """The first context at which the line through the points goes through 1, upwards or downwards."""
-    known = [(math.log(x), math.log(y) if rising else -math.log(y)) for x, y in points if y is not None and y > 0]
+    known = [(x, math.log(y) if rising else -math.log(y)) for x, y in points if y is not None and y > 0]
     for (x, y), (further, higher) in pairwise(known):
         if y <= 0 < higher:
-            return math.exp(x + (further - x) * -y / (higher - y))
+            return x + (further - x) * -y / (higher - y)
     return None
 
 

@@ -113,7 +113,7 @@ class Cell(Record, frozen=True, kw_only=True):
 class BreakEven(Record, frozen=True, kw_only=True):
     """Where along context the ratio crosses 1 at one concurrency, between cells that are decided.
 
-    `contexts`: of each crossing, shortest first, log-linear between cells; its interval is where those of the ratios
+    `contexts`: of each crossing, shortest first, interpolated between cells; its interval is where those of the ratios
     cross 1. `shortest`, `longest`: what the first and the last decided cell say; None where no cell is decided.
     """
 

@@ -12,6 +12,7 @@ from loadgen.report.figure import Chart, Json, axis, layout
 from loadgen.report.sections import badge, listed, table
 
 UNDECIDED = ("no difference shown", "cannot tell")
+LIFT = 0.18  # of a row's height: figures stand above its middle, crossings below
 
 
 def title(found: GridMap) -> str:
@@ -48,7 +49,7 @@ def heat_map(report: Report, found: GridMap) -> Chart:
     return Chart(
         title=title(found),
         caption=f"{report.test} / {report.base}. {marks(found)}; dotted: not decided; blank: left out. "
-        "Line: break-even, log-linear between cells, with its interval.",
+        "Line: break-even, interpolated between cells, with its interval.",
         height_px=110 + 46 * rows,
         data=[_colours(report, found), _figures(found), _line(found), _points(found)],
         layout=layout(
@@ -121,7 +122,7 @@ def _figures(found: GridMap) -> Json:
         "type": "scatter",
         "mode": "text",
         "x": [found.contexts.index(cell.context_tokens) for cell in found.cells],
-        "y": [found.concurrency.index(cell.concurrency) for cell in found.cells],
+        "y": [found.concurrency.index(cell.concurrency) + LIFT for cell in found.cells],
         "text": [words.cell_text(cell) for cell in found.cells],
         "textfont": {"color": "var(--ink)"},
         "hoverinfo": "skip",
@@ -144,7 +145,7 @@ def place_of(contexts: Sequence[int], tokens: float) -> float:
 
 
 def _line(found: GridMap) -> Json:
-    """Stairs between what is worse and what is better: a row's crossing, or the edge where the row does not cross.
+    """Stairs between worse and better: a row's crossing, or the edge of a row that does not cross and is decided there.
 
     It breaks at rows that are not decided, that cross more than once, or that cross the other way round than the first.
     """
@@ -165,7 +166,11 @@ def _edge(found: GridMap, row: BreakEven, left: str) -> float | None:
     if row.shortest is None or len(row.contexts) > 1:
         return None
     if not row.contexts:
-        return len(found.contexts) - 0.5 if row.shortest == left else -0.5
+        cells = [cell for cell in found.cells if cell.concurrency == row.concurrency]
+        all_left = row.shortest == left
+        last = (max if all_left else min)(cells, key=lambda cell: cell.context_tokens)
+        edge = len(found.contexts) - 0.5 if all_left else -0.5
+        return None if last.verdict in UNDECIDED else edge
     center = row.contexts[0].center
     return place_of(found.contexts, center) if center is not None and row.shortest == left else None
 
@@ -182,7 +187,7 @@ def _points(found: GridMap) -> Json:
         "type": "scatter",
         "mode": "markers",
         "x": x,
-        "y": [number for number, _ in rows],
+        "y": [number - LIFT for number, _ in rows],
         "error_x": {
             "type": "data",
             "symmetric": False,

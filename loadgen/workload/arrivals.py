@@ -36,23 +36,23 @@ def scheduled(count: int, *, rate_per_s: float, cv: float, rng: np.random.Genera
     return [round(float(start), 6) for start in starts]
 
 
-def count_within(duration_s: float, *, rate_per_s: float) -> int:
+def count_within(duratiactive_s: float, *, rate_per_s: float) -> int:
     """How many requests a rate gives in a duration; at least one."""
-    return max(1, math.floor(duration_s * rate_per_s + 1e-9))
+    return max(1, math.floor(duratiactive_s * rate_per_s + 1e-9))
 
 
 def bursts(
-    count: int, *, rate_per_s: float, cv: float, on_s: float, off_s: float, rng: np.random.Generator
+    count: int, *, rate_per_s: float, cv: float, active_s: float, silent_s: float, rng: np.random.Generator
 ) -> list[float]:
-    """As `scheduled`, but nothing comes in silences of `off_s` on average between periods of `on_s` on average.
+    """As `scheduled`, but nothing comes in silences of `silent_s` on average between periods of `active_s` on average.
 
     The mean rate over all of the count / rate_per_s seconds is `rate_per_s`; they begin with traffic.
     """
     total_s = count / rate_per_s
-    share = on_s / (on_s + off_s)
-    periods = max(1, round(total_s / (on_s + off_s)))
-    on, off = (rng.exponential(1, periods) for _ in range(2))
-    ends = np.cumsum(on) / on.sum() * total_s * share
-    silences = np.concatenate(([0.0], np.cumsum(off) / off.sum() * total_s * (1 - share)))
+    share = active_s / (active_s + silent_s)
+    periods = max(1, round(total_s / (active_s + silent_s)))
+    traffic, silence = (rng.exponential(1, periods) for _ in range(2))
+    ends = np.cumsum(traffic) / traffic.sum() * total_s * share
+    silences = np.concatenate(([0.0], np.cumsum(silence) / silence.sum() * total_s * (1 - share)))
     active = np.array(scheduled(count, rate_per_s=rate_per_s / share, cv=cv, rng=rng))
     return [round(float(at_s), 6) for at_s in active + silences[np.searchsorted(ends[:-1], active, side="right")]]

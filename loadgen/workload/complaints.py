@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from loadgen.workload.document import Document
 from loadgen.workload.fields import Keys, Quantiles, Range
 from loadgen.workload.grid import Grid
-from loadgen.workload.model import Bursts, Limit, Scenario, SloKeys, Stage, TraceSource, Workload
+from loadgen.workload.model import Bursts, Limit, Scenario, SloKeys, Stage, Workload
+from loadgen.workload.source import TraceSource
 from loadgen.workload.traffic import Class, Families, Sessions, SharedPrefix
 
 Place = tuple[str | int, ...]

@@ -39,7 +39,7 @@ def composed(scenario: Scenario, stage: Stage, most: int) -> Fitted | None:
     wanted = sum(count * _turns(kind) for count, kind in zip(counts, classes, strict=True))
     if wanted > most:
         raise UserError(
-            f"{scenario.name}: {stage.name}: about {wanted:,.0f} requests; should be at most {most:,}: lower requests, "
+            f"{scenario.place(stage)}: about {wanted:,.0f} requests; should be at most {most:,}: lower requests, "
             "rate or duration"
         )
     made: list[Session] = []

@@ -109,7 +109,7 @@ def _stage(scenario: Scenario, stage: Stage, rows: Fitted | None, earlier: Seque
 def _measured(
     scenario: Scenario, stage: Stage, traced: Fitted | None, made: Fitted | None
 ) -> tuple[tuple[Request, ...], tuple[str, ...]]:
-    place = f"{scenario.name}: stages[{scenario.sent.index(stage)}] ({stage.name})"
+    place = scenario.place(stage)
     if made is not None:
         due = _due(scenario, stage, None, sum(not turn.parents for turn in made.turns))
         return replay.requests(stage, made, made.turns, due), made.notes
@@ -177,7 +177,7 @@ def _due(
     steady = {"rate_per_s": _rate(stage, traced), "cv": 1.0 if cv is None else cv}
     if stage.bursts is None or warmup:
         return arrivals.scheduled(count, **steady, rng=rng)
-    return arrivals.bursts(count, **steady, on_s=stage.bursts.on, off_s=stage.bursts.off, rng=rng)
+    return arrivals.bursts(count, **steady, active_s=stage.bursts.active, silent_s=stage.bursts.silent, rng=rng)
 
 
 def _requests(content: list[Content], due: list[float] | None) -> tuple[Request, ...]:

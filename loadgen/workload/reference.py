@@ -13,7 +13,8 @@ from pydantic_core import PydanticUndefined
 
 from loadgen.workload.fields import Keys, Quantiles, Range
 from loadgen.workload.grid import Grid
-from loadgen.workload.model import Bursts, Limit, Scenario, SloKeys, Stage, TraceSource, Workload
+from loadgen.workload.model import Bursts, Limit, Scenario, SloKeys, Stage, Workload
+from loadgen.workload.source import TraceSource
 from loadgen.workload.traffic import Class, Families, Sessions, SharedPrefix
 
 SCHEMA = Path("scenarios/scenario.schema.json")

@@ -125,7 +125,7 @@ def _instead(stage: Mapping[Any, Any], work: Mapping[Any, Any], whole: str) -> I
     """A stage takes all from the trace, mix or sessions, or has lengths of its own."""
     own = [key for key in LENGTHS if _given(stage, key)]
     missing = [key for key in LENGTHS if not _given(stage, key) and not _given(work, key)]
-    if own and missing:
+    if own and missing and (whole != "sessions" or own != ["output_tokens"]):
         should = f"missing; should be given too: a stage takes both lengths from the {whole}, or none"
         yield Complaint((missing[0],), should)
     if not own and whole != "sessions" and _given(stage, "shared_prefix"):
