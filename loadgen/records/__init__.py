@@ -7,6 +7,8 @@ of JSON (msgspec); unknown fields are ignored when reading, so that older progra
 
 from loadgen.records.concluded import (
     ArmReport as ArmReport,
+    BreakEven as BreakEven,
+    Cell as Cell,
     Check as Check,
     Curve as Curve,
     Decomposition as Decomposition,
@@ -14,6 +16,7 @@ from loadgen.records.concluded import (
     Estimate as Estimate,
     Figure as Figure,
     Finding as Finding,
+    GridMap as GridMap,
     Headline as Headline,
     Line as Line,
     QuantitySummary as QuantitySummary,

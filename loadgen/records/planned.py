@@ -68,6 +68,7 @@ class StageSpec(Record, frozen=True, kw_only=True):
     limit_per_s: float | None = None  # asyncio-throttle cap
     planned: int = 0
     warmup: int = 0
+    context_tokens: int | None = None  # prompt tokens of all requests, of a cell of a grid
     sessions: int | None = None  # sets of requests that wait for one another; None where none waits
     reuse: Reuse | None = None  # None where no two prompts begin alike
 

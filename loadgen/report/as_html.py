@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
-from loadgen.records import Report
-from loadgen.report import as_json, charts, curves, rows, sections, words
+from loadgen.records import GridMap, Report
+from loadgen.report import as_json, charts, curves, maps, rows, sections, words
 from loadgen.report.element import Content, element
 from loadgen.report.figure import Chart
 from loadgen.report.page import Figures, json_script, section, whole
 
 TITLES = {
+    "map": "Over context and concurrency",
     "causes": "Why: four causes",
     "checklist": "Checklist of a fair comparison",
     "decode-step": "Decode step of one stream",
@@ -47,6 +48,7 @@ def _legend(report: Report) -> Element:
 def _sections(report: Report, figures: Figures) -> Iterable[tuple[str, str, Element | None]]:
     yield "verdict", "Verdict", sections.verdict(report)
     yield "differences", "Differences" if report.test else "Figures", _differences(report, figures)
+    yield "map", "Map", _joined(*(part for one in report.maps for part in _map(report, one, figures)))
     yield "causes", "Causes", sections.causes(report)
     yield "checklist", "Checklist", sections.checks(report.checklist)
     yield "decode-step", "Decode step", _joined(sections.decode_step(report), figures.place(charts.context(report)))
@@ -54,7 +56,7 @@ def _sections(report: Report, figures: Figures) -> Iterable[tuple[str, str, Elem
     yield (
         "distributions",
         "Distributions",
-        figures.grid(c for s in report.stages for c in curves.distributions(report, s)),
+        figures.grid(c for s in rows.stages(report) for c in curves.distributions(report, s)),
     )
     yield "arms", "Servers", sections.arms(report)
     yield "unintended", "Unintended", sections.lines(lambda r: r.unintended)(report)
@@ -65,16 +67,23 @@ def _sections(report: Report, figures: Figures) -> Iterable[tuple[str, str, Elem
 
 
 def _differences(report: Report, figures: Figures) -> Element | None:
-    forest = figures.grid(charts.forest(report, stage) for stage in report.stages)
+    stages = rows.stages(report)
+    forest = figures.grid(charts.forest(report, stage) for stage in stages)
     said = f"Ratio of {report.test} to {report.base} with its interval. {DIRECTIONS}"
     caption = element("p", said, class_="caption") if forest is not None else None
-    return _joined(caption, forest, *(sections.differences(report, stage) for stage in report.stages))
+    return _joined(caption, forest, *(sections.differences(report, stage) for stage in stages))
+
+
+def _map(report: Report, found: GridMap, figures: Figures) -> Iterable[Element | None]:
+    yield figures.place(maps.heat_map(report, found))
+    yield maps.section(report, found)
 
 
 def _over_time(report: Report) -> Iterable[Chart | None]:
     """Stages under load; one stream fills no cache, so it is drawn only where it is all there is."""
-    loaded = [stage for stage in report.stages if stage.role != "one_stream"]
-    return (curves.over_time(report, stage) for stage in loaded or report.stages)
+    stages = rows.stages(report)
+    loaded = [stage for stage in stages if stage.role != "one_stream"]
+    return (curves.over_time(report, stage) for stage in loaded or stages)
 
 
 def _joined(*parts: Content) -> Element | None:

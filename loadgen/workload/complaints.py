@@ -11,7 +11,10 @@ from pydantic import ValidationError
 from loadgen.document import Document
 from loadgen.errors import MOST_COMPLAINTS
 from loadgen.workload.fields import Keys, Quantiles, Range
-from loadgen.workload.model import Limit, Scenario, SharedPrefix, SloKeys, Stage, TraceSource, Workload
+from loadgen.workload.grid import Grid
+from loadgen.workload.model import Bursts, Limit, Scenario, SloKeys, Stage, Workload
+from loadgen.workload.source import TraceSource
+from loadgen.workload.traffic import Class, Families, Sessions, SharedPrefix
 
 Place = tuple[str | int, ...]
 
@@ -21,7 +24,12 @@ MODELS: dict[str, tuple[type[Keys], ...]] = {
     "workload": (Workload,),
     "stages": (Stage,),
     "trace": (TraceSource,),
+    "mix": (Class,),
     "shared_prefix": (SharedPrefix,),
+    "families": (Families,),
+    "sessions": (Sessions,),
+    "bursts": (Bursts,),
+    "grid": (Grid,),
     "limit": (Limit,),
     "slo": (SloKeys,),
     "input_tokens": (Range, Quantiles),

@@ -12,8 +12,9 @@ from loadgen.records import Run, Trace, TraceRow
 from loadgen.workload.chains import Chained, chained, cut
 from loadgen.workload.instants import instants, thinking
 from loadgen.workload.links import Links, in_order, linked
-from loadgen.workload.model import TraceSource, Workload
+from loadgen.workload.model import Workload
 from loadgen.workload.scale import scaled
+from loadgen.workload.source import TraceSource
 
 
 class Turn(NamedTuple):

@@ -7,8 +7,8 @@ import numpy as np
 
 from loadgen.quantities import text
 from loadgen.records import Trace, TraceRow
-from loadgen.workload.model import TraceSource
 from loadgen.workload.seeding import generator
+from loadgen.workload.source import TraceSource
 
 
 class Instants(NamedTuple):

@@ -14,9 +14,10 @@ import msgspec
 from loadgen.errors import UserError
 from loadgen.records import Plan, Request, StagePlan, StageSpec, Trace, sessions
 from loadgen.workload import arrivals, contents, replay
-from loadgen.workload.contents import Content
+from loadgen.workload.composed import composed
+from loadgen.workload.contents import Content, kind_of
 from loadgen.workload.fit import Fitted, fitted
-from loadgen.workload.model import Scenario, Stage
+from loadgen.workload.model import Cell, Scenario, Stage
 from loadgen.workload.reuse import reuse
 from loadgen.workload.seeding import generator
 
@@ -38,15 +39,20 @@ def build(scenario: Scenario, trace: Trace | None = None) -> Plan:
     named = scenario.workload.trace is not None
     rows = fitted(trace, scenario.workload, scenario.seed) if trace is not None and named else None
     built: list[_Built] = []
-    for number in range(len(scenario.stages)):
-        built.append(_stage(scenario, number, rows, [one for stage in built for one in _all(stage.plan)]))
+    for stage in scenario.sent:
+        built.append(_stage(scenario, stage, rows, [one for earlier in built for one in _all(earlier.plan)]))
+    grid = scenario.grid.note(scenario.workload.max_input_tokens) if scenario.grid is not None else None
     stages = tuple(stage.plan for stage in built)
     return Plan(
         scenario=scenario.name,
         seed=scenario.seed,
         digest=_digest(scenario, stages),
         stages=stages,
-        notes=(*(rows.notes if rows else ()), *(note for stage in built for note in stage.notes)),
+        notes=(
+            *(rows.notes if rows else ()),
+            *(note for stage in built for note in stage.notes),
+            *([grid] if grid else []),
+        ),
     )
 
 
@@ -63,21 +69,24 @@ def _all(plan: StagePlan) -> tuple[Request, ...]:
     return (*plan.warmup, *plan.requests)
 
 
-def _stage(scenario: Scenario, number: int, rows: Fitted | None, earlier: Sequence[Request]) -> _Built:
-    stage = scenario.stages[number]
-    traced = rows if scenario.lengths_of(stage) is None else None
-    measured, notes = _measured(scenario, number, traced)
+def _stage(scenario: Scenario, stage: Stage, rows: Fitted | None, earlier: Sequence[Request]) -> _Built:
+    traced = rows if scenario.workload.trace is not None and scenario.lengths_of(stage) is None else None
+    made = composed(scenario, stage, MOST_REQUESTS) if traced is None else None
+    measured, notes = _measured(scenario, stage, traced, made)
     warmup = _warmup(stage, traced)
-    if traced is not None:
-        before = contents.like_turns(scenario.seed, stage.name, traced.turns, warmup)
+    source = traced or made
+    if source is not None:
+        before = contents.like_turns(scenario.seed, stage.name, source.turns, warmup)
     else:
-        before, _ = contents.drawn(scenario, stage, warmup, warmup=True)
+        drawn, _ = contents.drawn(kind_of(scenario, stage), warmup, scenario, warmup=True)
+        before = contents.of_turns(stage.name, drawn, warmup=True)
     warm = _warm(scenario, stage, traced, before)
     waits = any(request.after for request in measured)
     spec = StageSpec(
         name=stage.name,
         role=replay.role(stage, measured),
         concurrency=stage.concurrency,
+        context_tokens=stage.context if isinstance(stage, Cell) else None,
         rate_per_s=stage.rate,
         burstiness_cv=_burstiness(stage),
         speed=stage.speed,
@@ -88,18 +97,25 @@ def _stage(scenario: Scenario, number: int, rows: Fitted | None, earlier: Sequen
         warmup=len(before),
         sessions=len(sessions(measured)) if waits else None,
         # A trace's keys are its stage's own; a shared prefix may be in the cache from earlier stages and the warm-up.
-        reuse=reuse(measured, curve=True)
-        if traced is not None
-        else reuse(measured, before=(*earlier, *warm), curve=False),
+        reuse=reuse(
+            measured,
+            before=() if traced is not None else (*earlier, *warm),
+            curve=source is not None or scenario.families_of(stage) is not None,
+        ),
     )
     return _Built(StagePlan(spec=spec, warmup=warm, requests=measured), notes)
 
 
-def _measured(scenario: Scenario, number: int, traced: Fitted | None) -> tuple[tuple[Request, ...], tuple[str, ...]]:
-    stage = scenario.stages[number]
-    place = f"{scenario.name}: stages[{number}] ({stage.name})"
+def _measured(
+    scenario: Scenario, stage: Stage, traced: Fitted | None, made: Fitted | None
+) -> tuple[tuple[Request, ...], tuple[str, ...]]:
+    place = scenario.place(stage)
+    if made is not None:
+        due = _due(scenario, stage, None, sum(not turn.parents for turn in made.turns))
+        return replay.requests(stage, made, made.turns, due), made.notes
     if traced is None:
-        content, notes = contents.drawn(scenario, stage, _count(stage, place))
+        turns, notes = contents.drawn(kind_of(scenario, stage), _count(stage, place), scenario)
+        content = contents.of_turns(stage.name, turns)
         return _requests(content, _due(scenario, stage, None, len(content))), notes
     chosen = replay.chosen(stage, traced)
     if stage.requests is not None and stage.requests > len(traced.turns):
@@ -158,7 +174,10 @@ def _due(
         return None
     cv = _burstiness(stage)
     rng = generator(scenario.seed, stage.name, "warm-up arrivals" if warmup else "arrivals")
-    return arrivals.scheduled(count, rate_per_s=_rate(stage, traced), cv=1.0 if cv is None else cv, rng=rng)
+    steady = {"rate_per_s": _rate(stage, traced), "cv": 1.0 if cv is None else cv}
+    if stage.bursts is None or warmup:
+        return arrivals.scheduled(count, **steady, rng=rng)
+    return arrivals.bursts(count, **steady, active_s=stage.bursts.active, silent_s=stage.bursts.silent, rng=rng)
 
 
 def _requests(content: list[Content], due: list[float] | None) -> tuple[Request, ...]:

@@ -33,7 +33,12 @@ def test_the_examples_of_the_page_are_good(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("LOADGEN_TRACES", str(tmp_path))
     page = (ROOT / reference.PAGE).read_text(encoding="utf-8")
     examples = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    assert [scenario.parse(text, Path("example.yaml")).name for text in examples] == ["support-chat", "replay"]
+    assert [scenario.parse(text, Path("example.yaml")).name for text in examples] == [
+        "support-chat",
+        "replay",
+        "agents-and-chat",
+        "grid",
+    ]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -58,7 +58,7 @@ def test_every_complaint_at_once_each_with_file_line_key_and_value() -> None:
         "  - {name: b, rate: -1, requests: 3, input_tokens: {range: [9, 3]}}\n"
         "  - {concurrency: 1.5, requests: two}\n"
     )
-    known = "name, description, source, seed, repeats, workload, stages, limit, slo"
+    known = "name, description, source, seed, repeats, workload, stages, grid, limit, slo"
     assert found == [
         's.yaml:1: name: "x y": should be of letters, digits, dot, dash, underscore, beginning with a letter or digit',
         f"s.yaml:2: repeat: unknown key; did you mean repeats? Known: {known}",
