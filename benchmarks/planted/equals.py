@@ -1,0 +1,94 @@
+"""A/A: two arms that are the same engine. Whatever is called different is called so wrongly."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from loadgen.emulator.arm import Emulated, emulated
+from loadgen.records import Slo
+
+from planted import machines
+from planted.traffic import Traffic, mean_context_tokens, traffic
+from planted.trial import Trial, plain, run
+
+Rng = np.random.Generator
+SALT = 1
+
+
+def setting(rng: Rng, kind: machines.Kind) -> tuple[Traffic, Emulated]:
+    """Traffic and a base engine for it: few or many slots, tight or ample memory, half of them with an open loop."""
+    made = traffic(rng, kind)
+    plan = made.plan()
+    wanted = made.concurrency * mean_context_tokens(plan)
+    memory = float(rng.choice([rng.uniform(0.4, 0.9), rng.uniform(1.2, 4.0)]))
+    made = replace(made, sweep=(made.sweep[0], int(np.clip(memory * wanted - 200, 512, made.sweep[1]))))
+    arm = engine(rng, machines.profile(rng, kind), made, memory * wanted)
+    if rng.random() < 0.5:
+        plan = made.plan()
+        per_request = plain(plan, arm).tokens_per_s / np.mean([r.output_tokens for r in plan.stages[1].requests])
+        made = replace(made, rate_per_s=float(per_request * rng.uniform(0.3, 0.9)), arrivals=int(rng.integers(40, 120)))
+    return made, arm
+
+
+def engine(rng: Rng, profile: machines.Profile, made: Traffic, capacity_tokens: float) -> Emulated:
+    """The bf16 arm with about this capacity; in three of ten cases it has fewer slots than the client has streams."""
+    longest = made.longest_tokens + 2 * profile.scheduler.block_tokens
+    capacity = max(capacity_tokens, longest + made.concurrency * profile.scheduler.block_tokens)
+    bytes_each = 2 * 2 * profile.model.layers * profile.model.kv_heads * profile.model.head_dim
+    slots = max(2, int(made.concurrency * rng.uniform(0.3, 0.9))) if rng.random() < 0.3 else 256
+    flags = {
+        "kv-cache-memory-bytes": str(int(capacity * bytes_each)),
+        "max-model-len": str(longest),
+        "max-num-seqs": str(slots),
+    }
+    return emulated(profile, {"kv-cache-dtype": "bfloat16", **flags})
+
+
+def case(seed: int, number: int, *, pair: bool) -> Trial:
+    """One A/A comparison. `pair`: servers that stay up and whose starts differ, the one case apart."""
+    rng = np.random.default_rng((seed, SALT, number))
+    kind = machines.KINDS[number % 3]
+    made, arm = setting(rng, kind)
+    restart = "never" if pair or rng.random() < 0.4 else "each-block"
+    return Trial(
+        plan=made.plan(),
+        base=arm,
+        test=replace(arm, kv_dtype=str(rng.choice(["bfloat16", "fp8"]))),
+        noise=machines.noise(rng, kind, starts=pair or restart == "each-block"),
+        repeats=2 + number % 7,
+        restart=restart,
+        drift=float(rng.choice([0.0, rng.uniform(-0.05, 0.1)])),
+        slo=slo(made, arm),
+    )
+
+
+def slo(made: Traffic, arm: Emulated) -> Slo:
+    """Bounds that some requests meet and some do not."""
+    found = plain(made.plan(), arm)
+    return Slo(ttft_s=4 * found.ttft_s, tpot_s=2 * found.itl_s)
+
+
+def outcome(seed: int, number: int, *, pair: bool = False) -> dict[str, Any]:
+    """Every row's verdict, and the headlines'."""
+    trial = case(seed, number, pair=pair)
+    report = run(trial, seed * 1_000_003 + number)
+    rows = [
+        (one.stage, one.quantity, one.verdict in ("better", "worse"))
+        for one in report.differences
+        if one.verdict != "cannot tell"
+    ]
+    claims = [one.verdict in ("pays", "does not pay", "trade-off") for one in report.headlines]
+    return {
+        "rows": rows,
+        "headline": any(claims),
+        "claims": claims,
+        "repeats": trial.repeats,
+        "restart": trial.restart,
+        "drift": trial.drift != 0,
+        "wander": trial.noise.wander > 0,
+        "hiccups": trial.noise.hiccups_per_minute > 0,
+        "kind": machines.KINDS[number % 3],
+        "findings": {one.cause: one.verdict for one in report.findings},
+        "differs": trial.test.kv_dtype != trial.base.kv_dtype,
+    }
