@@ -7,7 +7,6 @@ import numpy as np
 
 from loadgen.emulator.arm import Emulated, emulated
 from loadgen.records import Slo
-
 from planted import machines
 from planted.traffic import Traffic, mean_context_tokens, traffic
 from planted.trial import Trial, plain, run

@@ -12,7 +12,7 @@ Rng = np.random.Generator
 Kind = Literal["h100", "a100", "cpu"]
 KINDS: tuple[Kind, ...] = ("h100", "a100", "cpu")
 
-# The A100 80 GB (SXM) against the H100 80 GB (SXM), by their data sheets: 2.04 to 3.35 TB/s, 312 to 989 TFLOP/s in bf16.
+# A100 against H100 (80 GB, SXM), by their data sheets: 2.04 to 3.35 TB/s, 312 to 989 TFLOP/s in bf16.
 A100_BANDWIDTH = 2.04 / 3.35
 A100_COMPUTE = 312 / 989
 

@@ -105,4 +105,6 @@ def mean_context_tokens(made: Plan) -> float:
     """What a request of the saturated stage holds in the cache, on average over its life."""
     requests = made.stages[1].requests
     weights = [request.output_tokens for request in requests]
-    return float(np.average([request.prompt_tokens + request.output_tokens / 2 for request in requests], weights=weights))
+    return float(
+        np.average([request.prompt_tokens + request.output_tokens / 2 for request in requests], weights=weights)
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from loadgen.analysis.judge import judge
@@ -17,6 +18,7 @@ from loadgen.records import ArmSpec, Block, ExperimentManifest, Plan, Report, Sl
 from loadgen.records.planned import StagePlan
 
 SCRAPES = 100  # of a stage at least: stages here are shorter than a user's, and are read as often
+NO_SLO = Slo()
 STARTED_AT = "2026-01-01T00:00:00+00:00"
 
 
@@ -31,7 +33,7 @@ class Trial:
     repeats: int = 4
     restart: str = "each-block"
     drift: float = 0.0
-    slo: Slo = Slo()
+    slo: Slo = NO_SLO
 
 
 def run(trial: Trial, seed: int) -> Report:
@@ -40,7 +42,9 @@ def run(trial: Trial, seed: int) -> Report:
     lasts_s = 2 * trial.repeats * (block_s + (RESTART_S if trial.restart == "each-block" else 0.0))
     noise = replace(trial.noise, drift_per_hour=trial.drift * 3600 / lasts_s)
     engines = [replace(arm, noise=noise) for arm in (trial.base, trial.test)]
-    experiment = simulated(_manifest(trial, trial.repeats), trial.plan, engines, seed=seed, scrape_interval_s=interval_s(block_s))
+    experiment = simulated(
+        _manifest(trial, trial.repeats), trial.plan, engines, seed=seed, scrape_interval_s=interval_s(block_s)
+    )
     return judge(experiment, predicted_ratio=likely_capacity_ratio)
 
 
@@ -66,7 +70,7 @@ def quiet(plan: Plan, arm: Emulated, *, scrape_interval_s: float = 0.25) -> Bloc
         arms=(ArmSpec(name="a", engine="emulator"),),
         order=(0,),
         restart="never",
-        slo=Slo(),
+        slo=NO_SLO,
         started_at=STARTED_AT,
     )
     return simulated(manifest, plan, [silent], seed=0, scrape_interval_s=scrape_interval_s).blocks[0]
@@ -91,7 +95,28 @@ def _manifest(trial: Trial, repeats: int) -> ExperimentManifest:
     )
 
 
-def true_ratios(plan: Plan, base: Emulated, test: Emulated, slo: Slo = Slo()) -> dict[tuple[str, str], float]:
+AVERAGED = 24
+
+
+def averaged_ratios(trial: Trial, stage: StagePlan, seed: int) -> dict[tuple[str, str], float]:
+    """test / base of every quantity of one stage over many blocks: the truth where queues make it depend on noise."""
+    alone = msgspec.structs.replace(trial.plan, stages=(stage,))
+    many = replace(trial, plan=alone, repeats=AVERAGED, restart="each-block", drift=0.0)
+    engines = [replace(arm, noise=replace(trial.noise, wander_s=1.0)) for arm in (trial.base, trial.test)]
+    experiment = simulated(_manifest(many, AVERAGED), alone, engines, seed=seed, scrape_interval_s=1.0)
+    views = [(b.manifest.arm, stage_data(b, stage.spec, trial.slo, steady=False)) for b in experiment.blocks]
+    found = {}
+    for quantity in QUANTITIES.values():
+        values = {
+            arm: [quantity.extract(one.view) for name, one in views if name == arm and one] for arm in ("base", "test")
+        }
+        if quantity.better is not None and all(None not in found and 0 not in found for found in values.values()):
+            logs = {arm: np.mean(np.log(np.array(known, dtype=float))) for arm, known in values.items()}
+            found[stage.spec.name, quantity.name] = float(np.exp(logs["test"] - logs["base"]))
+    return found
+
+
+def true_ratios(plan: Plan, base: Emulated, test: Emulated, slo: Slo = NO_SLO) -> dict[tuple[str, str], float]:
     """test / base of every quantity of every stage without noise, keyed (stage, quantity)."""
     blocks = [quiet(plan, arm) for arm in (base, test)]
     found = {}

@@ -49,17 +49,17 @@ def decompose(study: Study) -> Decode | None:
     points = {arm: _pooled(study, spec.name, arm) for arm in fits}
     low, high = (float(end([end(x) for x, _ in points.values()])) for end in (np.min, np.max))
     base, test = fits[study.base], fits[study.test]
-    crossing = lines.crossing(base, test, low, high)
+    crossing = lines.crossing(base, test, low, high, start_spread=study.start_spread)
     decoded = traffic_contexts(study)
-    slopes = [[fit.slope for fit in arm] for arm in (base, test)]
+    slopes = stats.known([fit.slope for fit in base]), stats.known([fit.slope for fit in test])
     decomposition = Decomposition(
         stage=spec.name,
         base=_line(study.base, base, *points[study.base]),
         test=_line(study.test, test, *points[study.test]),
         intercept_difference_s=stats.difference(
-            [fit.intercept for fit in base], [fit.intercept for fit in test]
+            [fit.intercept for fit in base], [fit.intercept for fit in test], start_spread=study.start_spread
         ).estimate,
-        slope_ratio=_slope_ratio(*slopes),
+        slope_ratio=_slope_ratio(*slopes, start_spread=study.start_spread),
         break_even_tokens=crossing.root,
         break_even=sentence(study.test, crossing, low, high),
         share_above=share_above(crossing, decoded),
@@ -91,12 +91,12 @@ def _line(arm: str, fits: Sequence[Fit], x: Values, y: Values) -> Line:
     )
 
 
-def _slope_ratio(base: Sequence[float], test: Sequence[float]) -> Estimate:
+def _slope_ratio(base: Sequence[float], test: Sequence[float], *, start_spread: float) -> Estimate:
     """test's slope / base's; a ratio needs slopes above zero in every block."""
     if min(*base, *test) <= 0:
         warning = "a block's slope is not above zero: the cache's cost does not stand out of the noise"
         return Estimate(center=None, n=min(len(base), len(test)), warnings=(warning,))
-    return stats.ratio(base, test).estimate
+    return stats.ratio(base, test, start_spread=start_spread).estimate
 
 
 def _warnings(study: Study, stage: str) -> tuple[str, ...]:
@@ -179,12 +179,11 @@ def prefill(study: Study) -> Prefill | None:
         medians = {arm: [float(np.median(y)) for _, y in blocks] for arm, blocks in points.items()}
         lengths = np.concatenate([x for x, _ in points[study.base]])
         how = f"median TTFT at {float(np.median(lengths)):,.0f} prompt tokens"
-        return Prefill(
-            slopes={}, ratio=stats.ratio(medians[study.base], medians[study.test]).estimate, how=how, quadratic={}
-        )
+        ratio = stats.ratio(medians[study.base], medians[study.test], start_spread=study.start_spread)
+        return Prefill(slopes={}, ratio=ratio.estimate, how=how, quadratic={})
     return Prefill(
         slopes={arm: stats.mean(found) for arm, found in slopes.items()},
-        ratio=stats.ratio(slopes[study.base], slopes[study.test]).estimate,
+        ratio=stats.ratio(slopes[study.base], slopes[study.test], start_spread=study.start_spread).estimate,
         how="TTFT per prompt token",
         quadratic={arm: stats.mean([_quadratic(x, y) for x, y in blocks]) for arm, blocks in points.items()}
         if all(_bends(x) for blocks in points.values() for x, _ in blocks)

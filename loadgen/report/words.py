@@ -36,7 +36,7 @@ CAUSE: dict[str, str] = {
 ROLE: dict[str, str] = {"one_stream": "One stream", "saturated": "Saturated", "open_loop": "At the given rate"}
 RESTART: dict[str, str] = {
     "each-block": "the server was started afresh for each block",
-    "never": "the servers stayed up from block to block: intervals speak of these processes",
+    "never": "the servers stayed up from block to block: intervals allow 1 % for how starts differ",
 }
 GAUGE: dict[str, tuple[str, Unit]] = {
     "kv_usage_ratio": ("KV usage", "ratio"),

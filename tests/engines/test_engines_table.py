@@ -5,7 +5,9 @@ from loadgen.records import EngineScrape
 
 
 def test_names_are_keys():
-    assert {name: engine.name for name, engine in ENGINES.items()} == {name: name for name in ("vllm", "emulator", "openai")}
+    assert {name: engine.name for name, engine in ENGINES.items()} == {
+        name: name for name in ("vllm", "emulator", "openai")
+    }
 
 
 def test_every_metric_is_a_canonical_quantity():
