@@ -1,4 +1,10 @@
-"""Power: every step of the test arm takes a planted factor longer or shorter. What of it is seen, and rightly?"""
+"""True effects.
+
+The same machines, traffic and noise, at 3 to 8 blocks per arm; every step of the test arm takes 2, 5, 10 or 30 %
+longer, or shorter by the same factor. The true ratio of a quantity is that of one block per arm without noise; in an
+open loop, where what a request finds depends on the noise before it, that of 24 blocks per arm with noise. 93 to 97 %
+of all intervals should cover it.
+"""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -28,8 +34,8 @@ def scaled(arm: Emulated, factor: float) -> Emulated:
     return replace(arm, cost=replace(cost, **times))
 
 
-def case(seed: int, number: int) -> tuple[Trial, float, float]:
-    """(the comparison, the effect's size, the factor on every step)."""
+def case(seed: int, number: int) -> tuple[Trial, float]:
+    """(the comparison, the effect's size)."""
     rng = np.random.default_rng((seed, SALT, number))
     kind = machines.KINDS[number % 3]
     made, arm = equals.setting(rng, kind)
@@ -45,12 +51,12 @@ def case(seed: int, number: int) -> tuple[Trial, float, float]:
         drift=float(rng.choice([0.0, rng.uniform(-0.05, 0.1)])),
         slo=equals.slo(made, arm),
     )
-    return trial, size, factor
+    return trial, size
 
 
 def outcome(seed: int, number: int) -> dict[str, Any]:
     """Of every row: the truth without noise, the interval, and the verdict's side."""
-    trial, size, factor = case(seed, number)
+    trial, size = case(seed, number)
     truth = true_ratios(trial.plan, trial.base, trial.test, trial.slo)
     for stage in trial.plan.stages:
         if stage.spec.role == "open_loop":
@@ -63,15 +69,5 @@ def outcome(seed: int, number: int) -> dict[str, Any]:
             continue
         decided = one.verdict in ("better", "worse")
         wrong = decided and (found.center > 1) != (true > 1)
-        rows.append((one.stage, one.quantity, decided, wrong, found.lo <= true <= found.hi, found.lo > true, true))
-    return {
-        "size": size,
-        "factor": factor,
-        "rows": rows,
-        "repeats": trial.repeats,
-        "restart": trial.restart,
-        "kind": machines.KINDS[number % 3],
-        "drift": trial.drift != 0,
-        "wander": trial.noise.wander > 0,
-        "hiccups": trial.noise.hiccups_per_minute > 0,
-    }
+        rows.append((one.stage, one.quantity, decided, wrong, found.lo <= true <= found.hi))
+    return {"size": size, "rows": rows, "traits": equals.traits(trial, number)}

@@ -50,12 +50,12 @@ def about(rng: Rng, factor: float) -> float:
     return float(np.exp(rng.uniform(-np.log(factor), np.log(factor))))
 
 
-def noise(rng: Rng, kind: Kind, *, starts: bool = True) -> NoiseSpec:
-    """Noise from that of a GPU alone in its machine to that of a shared CPU; `starts`: whether processes differ."""
+def noise(rng: Rng, kind: Kind) -> NoiseSpec:
+    """Noise from that of a GPU alone in its machine to that of a shared CPU."""
     busy = kind == "cpu"
     return NoiseSpec(
         step=float(rng.uniform(0.005, 0.1 if busy else 0.05)),
-        start=float(rng.uniform(0.0, 0.02 if busy else 0.01)) if starts else 0.0,
+        start=float(rng.uniform(0.0, 0.02 if busy else 0.01)),
         wander=float(rng.choice([0.0, rng.uniform(0.002, 0.03 if busy else 0.01)])),
         wander_s=float(np.exp(rng.uniform(np.log(10), np.log(600)))),
         hiccups_per_minute=float(rng.choice([0.0, rng.uniform(0.5, 10.0)])),

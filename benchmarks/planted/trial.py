@@ -1,6 +1,5 @@
 """One planted comparison: run in virtual time and judged, or run without noise to learn what is true."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -102,7 +101,8 @@ def averaged_ratios(trial: Trial, stage: StagePlan, seed: int) -> dict[tuple[str
     """test / base of every quantity of one stage over many blocks: the truth where queues make it depend on noise."""
     alone = msgspec.structs.replace(trial.plan, stages=(stage,))
     many = replace(trial, plan=alone, repeats=AVERAGED, restart="each-block", drift=0.0)
-    engines = [replace(arm, noise=replace(trial.noise, wander_s=1.0)) for arm in (trial.base, trial.test)]
+    quick = replace(trial.noise, wander_s=1.0)  # what wanders slowly would not average out over these blocks
+    engines = [replace(arm, noise=quick) for arm in (trial.base, trial.test)]
     experiment = simulated(_manifest(many, AVERAGED), alone, engines, seed=seed, scrape_interval_s=1.0)
     views = [(b.manifest.arm, stage_data(b, stage.spec, trial.slo, steady=False)) for b in experiment.blocks]
     found = {}
@@ -158,18 +158,3 @@ def plain(plan: Plan, arm: Emulated) -> Plain:
 def decoded_contexts(stage: StagePlan) -> np.ndarray:
     """The context at which each token after the first is decoded, by the plan alone."""
     return np.concatenate([r.prompt_tokens + np.arange(1, r.output_tokens) for r in stage.requests])
-
-
-def wilson(count: int, total: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share."""
-    if not total:
-        return (0.0, 1.0)
-    share, square = count / total, z * z / total
-    center = (share + square / 2) / (1 + square)
-    half = z * np.sqrt(share * (1 - share) / total + square / 4 / total) / (1 + square)
-    return (max(0.0, float(center - half)), min(1.0, float(center + half)))
-
-
-def counted(flags: Sequence[bool]) -> tuple[int, int]:
-    """(how many hold, of how many)."""
-    return (sum(flags), len(flags))

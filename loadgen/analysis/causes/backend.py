@@ -2,7 +2,7 @@
 
 import re
 
-from loadgen.analysis.case import Case, backend_figure
+from loadgen.analysis.case import Case, backend_figure, changed_backend
 from loadgen.analysis.wording import listed, times
 from loadgen.records import Figure, Finding
 
@@ -31,10 +31,8 @@ def backend(case: Case) -> Finding:
             evidence=figures,
             advice="Give the server's log: " + " ".join(f"--log {arm}=FILE" for arm in blind) + ".",
         )
-    names = {arm: {b.name for b in found} for arm, found in seen.items()}
-    if names[case.base] != names[case.test]:
-        return _changed(case, figures, names)
-    return _same(case, figures)
+    change = changed_backend(case)
+    return _changed(case, figures, change) if change else _same(case, figures)
 
 
 def fallbacks(case: Case) -> tuple[str, ...]:
@@ -54,9 +52,8 @@ def _fallback(case: Case, figures: tuple[Figure, ...], lines: tuple[str, ...]) -
     )
 
 
-def _changed(case: Case, figures: tuple[Figure, ...], names: dict[str, set[str]]) -> Finding:
+def _changed(case: Case, figures: tuple[Figure, ...], change: str) -> Finding:
     lost = losses(case)
-    change = f"{listed(sorted(names[case.base]))} ran {case.base}, {listed(sorted(names[case.test]))} ran {case.test}"
     if lost:
         claim = (
             f"The attention backend changed with the format ({change}), and {listed([f.label for f in lost])} got worse"
