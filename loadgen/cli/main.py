@@ -18,6 +18,7 @@ VERBS = {
     "plan": "print what a scenario will send, before anything is sent",
     "serve": "start one arm of an engine and say what it really is",
     "facts": "say what a running server really is, as JSON",
+    "calibrate": "fit an emulator's profile to a measured run, and say how well it fits",
 }
 
 

@@ -44,10 +44,11 @@ class Emulated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag that an arm may set: how its text becomes a value, and what a good one is."""
+    """A flag that an arm may set: how its text becomes a value, what a good one is, and what it does."""
 
     read: Callable[[str], Any]
     should: str
+    meaning: str
 
 
 def _whole(text: str) -> int:
@@ -69,60 +70,95 @@ def _switch(text: str) -> bool:
 
 
 FLAGS: Mapping[str, Flag] = {
-    "kv-cache-dtype": Flag(read=str, should="a KV format of the profile"),
-    "max-model-len": Flag(read=_whole, should="a whole number of tokens"),
-    "max-num-seqs": Flag(read=_whole, should="a whole number of sequences"),
-    "max-num-batched-tokens": Flag(read=_whole, should="a whole number of tokens"),
-    "block-size": Flag(read=_whole, should="a whole number of tokens"),
-    "kv-cache-memory-bytes": Flag(read=_whole, should="a whole number of bytes"),
-    "gpu-memory-utilization": Flag(read=_share, should="above 0 and at most 1"),
-    "enable-prefix-caching": Flag(read=_switch, should="true or false"),
-    "enable-chunked-prefill": Flag(read=_switch, should="true or false"),
-    "served-model-name": Flag(read=str, should="a name"),
-    "model": Flag(read=str, should="a name"),
-    "attention-backend": Flag(read=str, should="a backend's name"),
+    "kv-cache-dtype": Flag(
+        read=str, should="a KV format of the profile", meaning="format of the cache; `auto`, the default, is bfloat16"
+    ),
+    "attention-backend": Flag(
+        read=str, should="a backend of the format", meaning="in place of the format's own: see `other_backends`"
+    ),
+    "max-model-len": Flag(
+        read=_whole,
+        should="a whole number of tokens",
+        meaning="longest prompt and output together; model.max_model_len",
+    ),
+    "max-num-seqs": Flag(
+        read=_whole, should="a whole number of sequences", meaning="sequences running at once; scheduler.max_num_seqs"
+    ),
+    "max-num-batched-tokens": Flag(
+        read=_whole, should="a whole number of tokens", meaning="tokens of a step; scheduler.max_num_batched_tokens"
+    ),
+    "block-size": Flag(
+        read=_whole, should="a whole number of tokens", meaning="tokens of a block; scheduler.block_tokens"
+    ),
+    "kv-cache-memory-bytes": Flag(
+        read=_whole, should="a whole number of bytes", meaning="the cache's memory itself; memory.kv_cache_bytes"
+    ),
+    "gpu-memory-utilization": Flag(
+        read=_share, should="above 0 and at most 1", meaning="share of memory.total_bytes taken; memory.utilization"
+    ),
+    "enable-prefix-caching": Flag(read=_switch, should="true or false", meaning="scheduler.prefix_caching"),
+    "enable-chunked-prefill": Flag(read=_switch, should="true or false", meaning="scheduler.chunked_prefill"),
+    "served-model-name": Flag(read=str, should="a name", meaning="what /v1/models says; else `model`, else model.name"),
+    "model": Flag(read=str, should="a name", meaning="see `served-model-name`"),
 }
 
 
 def emulated(profile: Profile, flags: Mapping[str, str], *, own: frozenset[str] = frozenset()) -> Emulated:
     """The engine that `profile` describes, started with `flags` (vLLM's names, see FLAGS).
 
-    `own`: further flags that the caller reads itself. Raises UserError for an unknown flag, an impossible value,
-    a format that the profile does not have, and a cache that cannot hold one sequence of max-model-len.
+    `own`: further flags that the caller reads itself. Raises UserError for an unknown flag, an impossible value, a
+    format or backend that the profile does not have, limits that vLLM refuses, and a cache that cannot hold one
+    sequence of max-model-len.
     """
     values = _values(flags, own)
     kv_dtype = _format(profile, str(values.get("kv-cache-dtype", "auto")))
-    scheduler, keys = profile.scheduler, profile.formats[kv_dtype]
-    batch = values.get("max-num-seqs", scheduler.max_num_seqs)
-    block = values.get("block-size", scheduler.block_tokens)
-    cache_bytes = _cache_bytes(profile, values)
-    each = token_bytes(profile, kv_dtype)
-    window = keys.residual_tokens * max(0.0, full_bytes(profile) - each) * batch  # rings in 16 bits, one per slot
-    blocks = int((cache_bytes - window) // (each * block))
+    profile = _read_by(profile, kv_dtype, str(values.get("attention-backend", "auto")))
     longest = values.get("max-model-len", profile.model.max_model_len)
-    if blocks * block < longest:
-        raise UserError(
-            f"profile {profile.name}: max-model-len {longest:,}: the {kv_dtype} cache holds {max(0, blocks * block):,} "
-            "tokens, less than one such sequence; lower max-model-len or give more memory"
-        )
+    cache_bytes = _cache_bytes(profile, values)
     return Emulated(
         profile=profile,
         kv_dtype=kv_dtype,
-        limits=Limits(
-            blocks=blocks,
-            block_tokens=block,
-            max_num_seqs=batch,
-            max_num_batched_tokens=values.get("max-num-batched-tokens", scheduler.max_num_batched_tokens),
-            chunked_prefill=values.get("enable-chunked-prefill", scheduler.chunked_prefill),
-            prefix_caching=values.get("enable-prefix-caching", scheduler.prefix_caching),
-            residual_tokens=keys.residual_tokens,
-        ),
+        limits=_limits(profile, kv_dtype, values, cache_bytes),
         cost=step_cost(profile, kv_dtype),
         noise=NoiseSpec(**profile.noise.model_dump()),
         max_model_len=longest,
         served_name=values.get("served-model-name", values.get("model", profile.model.name)),
         kv_cache_bytes=cache_bytes,
         flags=dict(flags),
+    )
+
+
+def _limits(profile: Profile, kv_dtype: str, values: Mapping[str, Any], cache_bytes: float) -> Limits:
+    scheduler, keys = profile.scheduler, profile.formats[kv_dtype]
+    budget = values.get("max-num-batched-tokens", scheduler.max_num_batched_tokens)
+    # as vLLM's engine/arg_utils.py (0.32.0): its own default of the slots yields to the budget, one asked for does not
+    batch = values.get("max-num-seqs", min(scheduler.max_num_seqs, budget))
+    longest = values.get("max-model-len", profile.model.max_model_len)
+    chunked = values.get("enable-chunked-prefill", scheduler.chunked_prefill)
+    if batch > budget:
+        raise UserError(f"max-num-seqs={batch}: should be at most max-num-batched-tokens ({budget})")
+    if not chunked and longest > budget:
+        raise UserError(
+            f"max-num-batched-tokens={budget}: should be at least max-model-len ({longest}) without chunked prefill"
+        )
+    block = values.get("block-size", scheduler.block_tokens)
+    each = token_bytes(profile, kv_dtype)
+    window = keys.residual_tokens * max(0.0, full_bytes(profile) - each) * batch  # rings in 16 bits, one per slot
+    blocks = int((cache_bytes - window) // (each * block))
+    usable = max(0, blocks - 1) * block
+    if usable < longest:
+        raise UserError(
+            f"profile {profile.name}: max-model-len {longest:,}: the {kv_dtype} cache holds {usable:,} tokens, less "
+            "than one such sequence; lower max-model-len or give more memory"
+        )
+    return Limits(
+        blocks=blocks,
+        block_tokens=block,
+        max_num_seqs=batch,
+        max_num_batched_tokens=budget,
+        chunked_prefill=chunked,
+        prefix_caching=values.get("enable-prefix-caching", scheduler.prefix_caching),
+        residual_tokens=keys.residual_tokens,
     )
 
 
@@ -152,6 +188,18 @@ def _format(profile: Profile, asked: str) -> str:
     raise UserError(
         f"kv-cache-dtype={asked}: profile {profile.name} has no such format; it has {', '.join(profile.formats)}"
     )
+
+
+def _read_by(profile: Profile, kv_dtype: str, backend: str) -> Profile:
+    """The profile with the format as `backend` reads it."""
+    keys = profile.formats[kv_dtype]
+    if backend in ("auto", keys.backend):
+        return profile
+    if backend not in keys.other_backends:
+        known = ", ".join((keys.backend, *keys.other_backends))
+        raise UserError(f"attention-backend={backend}: profile {profile.name} reads {kv_dtype} through {known} only")
+    other = keys.model_copy(update={**dict(keys.other_backends[backend]), "backend": backend})
+    return profile.model_copy(update={"formats": {**profile.formats, kv_dtype: other}})
 
 
 def _cache_bytes(profile: Profile, values: Mapping[str, Any]) -> float:

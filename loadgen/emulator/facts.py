@@ -9,7 +9,6 @@ ENGINE_NAME = "emulator"
 def facts(arm: Emulated, *, argv: tuple[str, ...] = ()) -> ServerFacts:
     """The facts of a simulated process; there is no URL and nothing to wait for."""
     profile, limits = arm.profile, arm.limits
-    backend = arm.flags.get("attention-backend", arm.format.backend)
     host = HostFacts(gpus=(profile.gpu,), cpu=None) if profile.gpu else None
     return ServerFacts(
         engine=ENGINE_NAME,
@@ -27,7 +26,7 @@ def facts(arm: Emulated, *, argv: tuple[str, ...] = ()) -> ServerFacts:
         bytes_per_token=arm.kv_cache_bytes / arm.capacity_tokens,
         max_num_seqs=limits.max_num_seqs,
         prefix_caching=limits.prefix_caching,
-        backends=(BackendSeen(name=backend, how="log"),),
+        backends=(BackendSeen(name=arm.format.backend, how="log"),),
         device=profile.device,
         host=host,
     )

@@ -7,9 +7,18 @@
   (chunked prefill). Where blocks run out, the sequence admitted last is preempted: its blocks are freed, its computed
   tokens are forgotten, and it goes to the front of the waiting queue (`_preempt_request`).
 * Then, unless a sequence was just preempted, waiting ones first come, first served, while there are sequence slots,
-  token budget and blocks for the whole sequence so far (`scheduler_reserve_full_isl`, the default since 0.23).
-* A prefix match never covers the last token, which must be computed to yield the next one (`get_computed_blocks`).
-* Left out: asynchronous scheduling (its placeholder step), speculative decoding, watermark, priorities, encoders.
+  token budget and free blocks for the whole sequence so far, not its first chunk alone (`scheduler_reserve_full_isl`,
+  on by default, PR #37307). The first that does not fit stops the rest.
+* Full blocks are known to the prefix cache once scheduled (`allocate_slots` in v1/core/kv_cache_manager.py), so
+  that sequences admitted in one step share. A match never covers the last token, which must be computed to yield
+  the next one (`get_computed_blocks`). A preempted sequence finds its own blocks again, output included, as far as
+  nobody took them; its look-ups are not counted (`PrefixCacheStats.record` in v1/metrics/stats.py).
+* One block, the null block, is never used (`BlockPool` in block_pool.py), nor counted in the usage (`get_usage`).
+* The newest token is never stored: a sequence of p prompt and o output tokens fills p + o - 1 places at its end.
+
+`benchmarks/scheduler_agreement.py` compares all this, step by step, with vLLM's own scheduler. Left out: asynchronous
+scheduling (vLLM then frees what a finished sequence held one step later), speculative decoding, priorities, encoders,
+sliding windows, connectors; `watermark` and `long_prefill_token_threshold`, whose defaults are 0 (off).
 """
 
 from collections import deque
@@ -25,7 +34,7 @@ from loadgen.emulator.noise import Noise
 class Limits:
     """What the scheduler may use."""
 
-    blocks: int
+    blocks: int  # vLLM's num_gpu_blocks: one of them, the null block, holds nothing
     block_tokens: int = 16
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 8192
@@ -36,7 +45,11 @@ class Limits:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sequence:
-    """One request inside the engine. `contents` identify its full blocks (prompt, then output) for the prefix cache."""
+    """One request inside the engine.
+
+    `contents` identify its full blocks, prompt then output, for the prefix cache: each stands for all tokens up to its
+    block's end, as vLLM's chained hashes do.
+    """
 
     prompt_tokens: int
     output_tokens: int
@@ -88,7 +101,7 @@ class Model:
     def __init__(self, limits: Limits, cost: StepCost, noise: Noise) -> None:
         self.limits = limits
         self.cost = cost
-        self.pool = BlockPool(limits.blocks, caching=limits.prefix_caching)
+        self.pool = BlockPool(limits.blocks - 1, caching=limits.prefix_caching)
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.prefix_queries = 0  # prompt tokens looked up, and found, in the prefix cache
@@ -102,14 +115,17 @@ class Model:
 
     @property
     def usage_ratio(self) -> float:
-        """Share of the blocks that sequences hold."""
-        return 1 - self.pool.free / self.limits.blocks
+        """Share of the usable blocks that sequences hold."""
+        return 1 - self.pool.free / self.pool.total
 
     def add(self, sequence: Sequence) -> None:
-        """Puts a sequence at the end of the waiting queue. Raises ValueError for one that can never fit."""
-        need = -(-(sequence.prompt_tokens + sequence.output_tokens) // self.limits.block_tokens)
-        if need > self.limits.blocks:
-            raise ValueError(f"needs {need} blocks of {self.limits.blocks}")
+        """Puts a sequence at the end of the waiting queue. Raises ValueError for one that could never end."""
+        stored = sequence.prompt_tokens + sequence.output_tokens - 1
+        need = -(-stored // self.limits.block_tokens)
+        if need > self.pool.total:
+            raise ValueError(f"needs {need} blocks of {self.pool.total}")
+        if not self.limits.chunked_prefill and stored > self.limits.max_num_batched_tokens:
+            raise ValueError(f"needs up to {stored} tokens in one step of {self.limits.max_num_batched_tokens}")
         self.waiting.append(sequence)
 
     def abort(self, sequence: Sequence) -> None:
@@ -188,7 +204,7 @@ class Model:
         if not self.limits.prefix_caching:
             return []
         most = (sequence.tokens - 1) // self.limits.block_tokens
-        return self.pool.matched(sequence.contents[:most])
+        return self.pool.matched(sequence.contents, most)
 
     def _begin(self, sequence: Sequence, found: list[int], hit: int, now_s: float) -> None:
         if found:

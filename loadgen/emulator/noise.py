@@ -10,7 +10,7 @@ BATCH = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseSpec:
-    """Spreads are standard deviations of the logarithm (0.05 = about 5 %)."""
+    """Spreads are standard deviations of the logarithm (0.05 = about 5 %); the median of every factor is 1."""
 
     step: float = 0.0  # of each step, independent
     start: float = 0.0  # of each process start: one factor until it ends
@@ -45,7 +45,7 @@ class Noise:
         if spec.wander:
             log += self._wandered(now_s)
         took = seconds * math.exp(log) if log else seconds
-        return took + self._hiccup_s(now_s + took) if spec.hiccups_per_minute else took
+        return took + self._hiccup_s(now_s, now_s + took) if spec.hiccups_per_minute else took
 
     def _wandered(self, now_s: float) -> float:
         # An Ornstein-Uhlenbeck process on a grid of a tenth of its correlation time: the same values for every
@@ -63,9 +63,10 @@ class Noise:
         rate = self._spec.hiccups_per_minute / 60
         return float(self._rng.exponential(1 / rate)) if rate else math.inf
 
-    def _hiccup_s(self, until_s: float) -> float:
+    def _hiccup_s(self, from_s: float, until_s: float) -> float:
         lost = 0.0
-        while self._next_hiccup_s <= until_s:
-            lost += float(self._rng.exponential(self._spec.hiccup_s))
+        while self._next_hiccup_s <= until_s + lost:
+            if self._next_hiccup_s > from_s:  # one while nothing ran delays nobody
+                lost += float(self._rng.exponential(self._spec.hiccup_s))
             self._next_hiccup_s += self._gap_s()
         return lost

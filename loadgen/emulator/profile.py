@@ -4,6 +4,7 @@
 an arm's flags a profile becomes an `arm.Emulated`.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,9 +34,9 @@ class ModelKeys(Keys):
     """The model that is served."""
 
     name: str = Field(description="what /v1/models says")
-    layers: Count
-    kv_heads: Count
-    head_dim: Count
+    layers: Count = Field(description="attention layers that keep every token")
+    kv_heads: Count = Field(description="heads of K and of V in each layer")
+    head_dim: Count = Field(description="values of one head")
     weight_bytes: Nonnegative = Field(description="read once by every step, and held in memory")
     max_model_len: Count = Field(description="longest prompt and output together, tokens")
     vocabulary: Count = Field(default=32_000, description="token ids that prompts may hold")
@@ -44,9 +45,9 @@ class ModelKeys(Keys):
 class MemoryKeys(Keys):
     """What there is for the cache: `kv_cache_bytes` itself, or what total x utilization - weights - reserved leaves."""
 
-    kv_cache_bytes: Positive | None = None
-    total_bytes: Positive | None = None
-    utilization: Ratio = 0.92
+    kv_cache_bytes: Positive | None = Field(default=None, description="the cache itself; or give total_bytes")
+    total_bytes: Positive | None = Field(default=None, description="the device's memory; or give kv_cache_bytes")
+    utilization: Ratio = Field(default=0.92, description="share of total_bytes that the engine takes")
     reserved_bytes: Nonnegative = Field(default=0, description="activations, graphs, other processes")
 
     @model_validator(mode="after")
@@ -59,67 +60,99 @@ class MemoryKeys(Keys):
 class StepKeys(Keys):
     """What every step costs in the base format; see `cost.StepCost`."""
 
-    fixed_s: Nonnegative
-    weight_bandwidth_bytes_per_s: Positive
-    attention_bandwidth_bytes_per_s: Positive
-    token_s: Nonnegative = 0
-    sequence_s: Nonnegative = 0
-    prefill_pair_s: Nonnegative = 0
+    fixed_s: Nonnegative = Field(description="of every step: launches, scheduling, the host")
+    weight_bandwidth_bytes_per_s: Positive = Field(description="at which model.weight_bytes are read")
+    attention_bandwidth_bytes_per_s: Positive = Field(description="at which the cache is read")
+    token_s: Nonnegative = Field(default=0, description="per token scheduled: compute")
+    sequence_s: Nonnegative = Field(default=0, description="per sequence that yields a token: sampling, streaming")
+    prefill_pair_s: Nonnegative = Field(
+        default=0, description="per pair of prefilled token and token that it attends to"
+    )
 
 
-class FormatKeys(Keys):
-    """What a KV format changes. What is left out is as in `step`."""
+class ReadKeys(Keys):
+    """How one backend reads and writes a format. What is left out is as in `step`."""
 
-    backend: str = Field(description="attention backend that the log names")
-    fused: bool = Field(default=True, description="false: the cache is converted before it is read; see read_penalty")
-    read_penalty: Positive = Field(default=1, description="factor on reading the cache")
-    attention_bandwidth_bytes_per_s: Positive | None = None
-    prefill_pair_s: Nonnegative | None = None
-    sequence_s: Nonnegative | None = None
-    conversion_step_s: Nonnegative = 0
-    conversion_stored_s: Nonnegative = 0
-    conversion_prefill_s: Nonnegative = 0
-    residual_tokens: Annotated[int, Field(ge=0)] = Field(default=0, description="newest tokens kept in 16 bits")
-    skip_layers: Annotated[int, Field(ge=0)] = Field(default=0, description="layers left in 16 bits")
+    fused: bool = Field(
+        default=True, description="false: the cache is converted before it is read, read_penalty says how"
+    )
+    read_penalty: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
+        default=1, description="factor on reading the cache: above 1 where it is not read in place"
+    )
+    attention_bandwidth_bytes_per_s: Positive | None = Field(default=None, description="in place of step's")
+    prefill_pair_s: Nonnegative | None = Field(default=None, description="in place of step's")
+    sequence_s: Nonnegative | None = Field(default=None, description="in place of step's")
+    conversion_step_s: Nonnegative = Field(default=0, description="per step: scales, further launches")
+    conversion_stored_s: Nonnegative = Field(default=0, description="per token stored, decoded or prefilled")
+    conversion_prefill_s: Nonnegative = Field(default=0, description="per token prefilled, beside conversion_stored_s")
+
+    @model_validator(mode="after")
+    def _unfused_costs(self) -> "ReadKeys":
+        if not self.fused and self.read_penalty == 1:
+            raise ValueError("read_penalty: 1: should be above 1 where fused is false")
+        return self
+
+
+class FormatKeys(ReadKeys):
+    """What a KV format changes."""
+
+    backend: str = Field(description="attention backend that the engine takes by itself")
+    other_backends: dict[str, ReadKeys] = Field(
+        default_factory=dict, description="the same format through a backend asked for with attention-backend: by name"
+    )
+    residual_tokens: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="newest tokens of each sequence kept in 16 bits: a ring per slot, in memory and in reading",
+    )
+    skip_layers: Annotated[int, Field(ge=0)] = Field(
+        default=0, description="layers left in 16 bits (vLLM leaves 4 with turboquant formats)"
+    )
 
 
 class SchedulerKeys(Keys):
-    """vLLM's limits."""
+    """vLLM's limits; an arm's flags of the same names come before them."""
 
-    max_num_seqs: Count = 256
-    max_num_batched_tokens: Count = 8192
-    block_tokens: Count = 16
-    chunked_prefill: bool = True
-    prefix_caching: bool = False
+    max_num_seqs: Count = Field(default=256, description="sequences running at once")
+    max_num_batched_tokens: Count = Field(default=8192, description="tokens of one step")
+    block_tokens: Count = Field(default=16, description="tokens of one block (--block-size)")
+    chunked_prefill: bool = Field(default=True, description="a prompt may be split over steps")
+    prefix_caching: bool = Field(
+        default=False, description="known prefixes are not computed again (vLLM's default: true)"
+    )
 
 
 class NoiseKeys(Keys):
-    """See `noise.NoiseSpec`."""
+    """What makes steps differ; see `noise.NoiseSpec`. Spreads are standard deviations of the logarithm."""
 
-    step: Nonnegative = 0
-    start: Nonnegative = 0
-    wander: Nonnegative = 0
-    wander_s: Positive = 60
-    drift_per_hour: Annotated[float, Field(allow_inf_nan=False)] = 0
-    hiccups_per_minute: Nonnegative = 0
-    hiccup_s: Positive = 0.05
+    step: Nonnegative = Field(default=0, description="spread of each step, independent")
+    start: Nonnegative = Field(default=0, description="spread of each process start: one factor until it ends")
+    wander: Nonnegative = Field(default=0, description="spread of a slow wandering that all arms on the machine share")
+    wander_s: Positive = Field(default=60, description="its correlation time, s")
+    drift_per_hour: Annotated[float, Field(allow_inf_nan=False)] = Field(
+        default=0, description="relative slowdown per hour on the machine's clock"
+    )
+    hiccups_per_minute: Nonnegative = Field(default=0, description="pauses at random times")
+    hiccup_s: Positive = Field(default=0.05, description="mean length of one, exponential, s")
 
 
 class Profile(Keys):
     """One machine with one model."""
 
-    name: str
-    description: str = ""
-    source: str = Field(default="", description="where the numbers come from, or that they are planted")
+    name: str = Field(description="what it is called in messages")
+    description: str = Field(default="", description="machine, model, and what is special")
+    source: str = Field(description="who measured which number, and which are planted or estimated")
     device: str = Field(default="cuda", description="cuda or cpu: what the log's wording depends on")
-    gpu: str | None = None
+    gpu: str | None = Field(default=None, description="the device's name as its driver tells it")
     version: str = Field(default="0.32.0", description="the vLLM whose log wording and metric names are used")
-    model: ModelKeys
-    memory: MemoryKeys
-    step: StepKeys
-    formats: dict[str, FormatKeys] = Field(min_length=1)
-    scheduler: SchedulerKeys = SchedulerKeys()
-    noise: NoiseKeys = NoiseKeys()
+    front_s: Nonnegative = Field(
+        default=2e-4, description="s from sending to the engine's queue, in virtual time; a real front takes its own"
+    )
+    model: ModelKeys = Field(description="see below")
+    memory: MemoryKeys = Field(description="see below")
+    step: StepKeys = Field(description="see below")
+    formats: dict[str, FormatKeys] = Field(min_length=1, description="by --kv-cache-dtype's name; see below")
+    scheduler: SchedulerKeys = Field(default=SchedulerKeys(), description="see below")
+    noise: NoiseKeys = Field(default=NoiseKeys(), description="see below")
 
     @model_validator(mode="after")
     def _known_formats(self) -> "Profile":
@@ -130,6 +163,18 @@ class Profile(Keys):
         if thick:
             raise ValueError(f"formats.{thick[0]}.skip_layers: should be at most model.layers ({self.model.layers})")
         return self
+
+
+SECTIONS: Mapping[str, type[Keys]] = {
+    "": Profile,
+    "model": ModelKeys,
+    "memory": MemoryKeys,
+    "step": StepKeys,
+    "formats.NAME": FormatKeys,
+    "formats.NAME.other_backends.NAME": ReadKeys,
+    "scheduler": SchedulerKeys,
+    "noise": NoiseKeys,
+}
 
 
 def profiles_folder() -> Path:
@@ -168,9 +213,18 @@ def load(name: str) -> Profile:
 
 
 def _complaint(path: Path, line: Any) -> str:
-    place = ".".join(map(str, line["loc"]))
-    value = "" if line["type"] == "missing" or isinstance(line["input"], dict) else f"{line['input']!r}: "
-    return f"{path}: {place}: {value}{line['msg']}" if place else f"{path}: {value}{line['msg']}"
+    place, kind = ".".join(map(str, line["loc"])), line["type"]
+    if kind == "extra_forbidden":
+        names = tuple(map(str, line["loc"][:-1]))
+        section = ".".join("NAME" if number % 2 else name for number, name in enumerate(names))
+        return f"{path}: {place}: no such key; known: {', '.join(SECTIONS[section].model_fields)}"
+    if kind == "missing":
+        return f"{path}: {place}: is required"
+    message = line["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("Dictionary ")
+    if kind in ("model_type", "dict_type"):
+        message = "should be a mapping"
+    shown = () if isinstance(line["input"], dict) else (repr(line["input"]),)
+    return ": ".join((str(path), *((place,) if place else ()), *shown, message))
 
 
 def token_bytes(profile: Profile, kv_dtype: str) -> float:

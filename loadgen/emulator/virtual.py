@@ -2,7 +2,7 @@
 
 What the client does in `drive` is done here in order of instants: a closed loop sends its next request when one ends,
 an open loop sends at due times, `after` and `think_s` hold requests back, `duration_s` ends the sending. A request
-takes `WIRE_S` to the engine and each token `WIRE_S` back.
+takes the profile's `front_s` to the engine and each token `WIRE_S` back.
 """
 
 import heapq
@@ -18,6 +18,7 @@ from loadgen.records import Request, Sample, Scrape, StageMark, StagePlan
 
 WIRE_S = 0.0002
 CLOSE_S = 0.0001  # from the last token to the end of the response
+RESEND_S = 0.0001  # from there to the stream's next request: never at the same instant
 WARMUP_STREAMS = 8  # as drive.run: a warm-up without due times is a closed loop
 REST_S = 0.05  # between stages
 
@@ -162,7 +163,8 @@ class Part:
         if self.duration_s is not None and at_s > self._started_s + self.duration_s:
             return
         self._order += 1
-        heapq.heappush(self._calls, (at_s + WIRE_S, self._order, _Sent(request=request, sent_s=at_s, due_s=due_s)))
+        front_s = self.process.arm.profile.front_s
+        heapq.heappush(self._calls, (at_s + front_s, self._order, _Sent(request=request, sent_s=at_s, due_s=due_s)))
 
     def _deliver(self) -> None:
         process = self.process
@@ -196,7 +198,7 @@ class Part:
             for follower in self._followers.pop(sample.index, ()):
                 self._follow(follower, end_s)
             if self.streams is not None:
-                self._refill(end_s)
+                self._refill(end_s + RESEND_S)
 
     def _follow(self, request: Request, ended_s: float) -> None:
         at_s = ended_s + request.think_s
