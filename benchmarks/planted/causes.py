@@ -28,6 +28,7 @@ import numpy as np
 
 from loadgen.emulator.arm import Emulated, emulated
 from loadgen.emulator.cost import StepCost, break_even_tokens
+from loadgen.emulator.profile import Profile
 from planted import machines
 from planted.traffic import Traffic, mean_context_tokens, traffic
 from planted.trial import Plain, Trial, decoded_contexts, plain, run
@@ -65,11 +66,10 @@ def case(seed: int, number: int) -> Case:
     flags = _memory(rng, profile, made, unused)
     base = emulated(profile, {"kv-cache-dtype": "bfloat16", **flags})
     clean = emulated(profile, {"kv-cache-dtype": "fp8", **flags})
+    other = emulated(_read_by(profile, OTHER_BACKEND), {"kv-cache-dtype": "fp8", **flags})
     extra = _conversion(rng, base.cost, clean.cost, float(np.median(decoded_contexts(plan.stages[1]))))
     faults = _kernel(rng, kernel, base.cost, clean.cost)
-    test = replace(clean, cost=replace(clean.cost, **extra, **faults))
-    if kernel == "other":
-        test = replace(test, flags={**test.flags, "attention-backend": OTHER_BACKEND})
+    test = replace(other if kernel == "other" else clean, cost=replace(clean.cost, **extra, **faults))
     trial = Trial(
         plan=plan,
         base=base,
@@ -88,6 +88,12 @@ def case(seed: int, number: int) -> Case:
     )
 
 
+def _read_by(profile: Profile, backend: str) -> Profile:
+    content = profile.model_dump()
+    content["formats"]["fp8"]["backend"] = backend
+    return Profile.model_validate(content)
+
+
 def _traffic(rng: Rng, kind: str, *, filling: bool) -> Traffic:
     """`filling`: contexts and streams that can fill a cache which also holds the longest prompt of the sweep."""
     made = traffic(rng, kind, str(rng.choice(["long", "mixed"])) if filling else None)
@@ -101,7 +107,7 @@ def _traffic(rng: Rng, kind: str, *, filling: bool) -> Traffic:
     )
 
 
-def _memory(rng: Rng, profile: machines.Profile, made: Traffic, unused: str) -> dict[str, str]:
+def _memory(rng: Rng, profile: Profile, made: Traffic, unused: str) -> dict[str, str]:
     """Flags of both arms: a cache too small for the load; slots that bind before it; a load that never fills it."""
     wanted = made.concurrency * mean_context_tokens(made.plan())
     longest = made.longest_tokens + 2 * profile.scheduler.block_tokens

@@ -4,9 +4,9 @@ Two arms that are the same engine, so that every difference that is claimed is a
 A100 and a CPU (each coefficient up to 1.5 times lower or higher); 4 to 64 streams, enough or too few batch slots,
 memory for 0.4 to 4 times the load; short, chat, long and mixed lengths; one stream, a closed loop, and in half of the
 cases an open loop at 30 to 90 % of capacity. Step noise of 0.5 to 10 %, starts with a spread of up to 2 %, slow
-wandering, drift of -5 to +10 % over the experiment, hiccups of 5 to 200 ms; 2 to 8 blocks per arm; servers restarted
-before each block, or, in four cases of ten, never. At most 5 % of the rows of a quantity may claim a difference, and
-at most 5 % of the experiments may have a headline that does.
+wandering, drift of -5 to +10 % over the experiment, hiccups that take up to 1 % of the time; 2 to 8 blocks per arm;
+servers restarted before each block, or, in four cases of ten, never. At most 5 % of the rows of a quantity may claim
+a difference, and at most 5 % of the experiments may have a headline that does.
 """
 
 from dataclasses import replace
