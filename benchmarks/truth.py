@@ -40,7 +40,10 @@ def measured(part: str, seed: int, share: float, jobs: int) -> list[dict[str, An
     """The outcomes of a part's cases, in their order."""
     count = max(4, round(PARTS[part][1] * share))
     with Pool(jobs) as pool:
-        return pool.map(_one, [(part, seed, number) for number in range(count)], chunksize=2)
+        found = pool.map(_one, [(part, seed, number) for number in range(count)], chunksize=2)
+        pool.close()
+        pool.join()
+    return found
 
 
 def clocks() -> tuple[float, float]:

@@ -112,7 +112,7 @@ def _memory(rng: Rng, profile: Profile, made: Traffic, unused: str) -> dict[str,
     wanted = made.concurrency * mean_context_tokens(made.plan())
     longest = made.longest_tokens + 2 * profile.scheduler.block_tokens
     share = rng.uniform(1.1, 4.0) if unused == "demand" else rng.uniform(0.3, 0.7)
-    capacity = max(share * wanted, longest + profile.scheduler.block_tokens)
+    capacity = max(share * wanted, longest + 3 * profile.scheduler.block_tokens)
     slots = 256
     if unused == "slots":
         slots = max(2, int(capacity / mean_context_tokens(made.plan()) * rng.uniform(0.3, 0.7)))
