@@ -9,6 +9,7 @@ cases and says what is true of them; `error_rates.py` has the error rates of the
 """
 
 import argparse
+import json
 import os
 import resource
 import shlex
@@ -46,6 +47,24 @@ def measured(part: str, seed: int, share: float, jobs: int) -> list[dict[str, An
     return found
 
 
+def kept(
+    folder: Path | None, part: str, seed: int, share: float, jobs: int
+) -> tuple[list[dict[str, Any]], list[float]]:
+    """(outcomes, [seconds, of CPU]): from a file in `folder` if there is one, else measured and written there."""
+    path = None if folder is None else folder / f"{part}-{seed}-{share:g}.json"
+    if path is not None and path.is_file():
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return content["outcomes"], content["took_s"]
+    began = clocks()
+    outcomes = measured(part, seed, share, jobs)
+    took_s = [now - then for now, then in zip(clocks(), began, strict=True)]
+    print(f"{part}, seed {seed}: {took_s[0]:.0f} s, {took_s[1]:.0f} s of CPU", file=sys.stderr)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"outcomes": outcomes, "took_s": took_s}), encoding="utf-8")
+    return outcomes, took_s
+
+
 def clocks() -> tuple[float, float]:
     """(now, CPU time of the processes that have ended), seconds."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -59,39 +78,41 @@ def main() -> None:
     parser.add_argument("--only", choices=list(PARTS), action="append", help="this part alone [all]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes [one per core]")
     parser.add_argument("--share", type=float, default=1.0, help="share of the cases, for a quick look [1]")
+    parser.add_argument("--keep", type=Path, help="folder of outcomes; those that are there are not drawn again")
     parser.add_argument("--write", type=Path, help="also write the page to this file")
     options = parser.parse_args()
     seeds, parts = options.seed or [1], options.only or list(PARTS)
     lines: list[str] = []
     misses: list[str] = []
-    took_s: dict[int, tuple[float, float]] = dict.fromkeys(seeds, (0.0, 0.0))
+    spent_s = {seed: [0.0, 0.0] for seed in seeds}
     for part in parts:
         outcomes = {}
         for seed in seeds:
-            began = clocks()
-            outcomes[seed] = measured(part, seed, options.share, options.jobs)
-            wall_s, cpu_s = (now - then for now, then in zip(clocks(), began, strict=True))
-            took_s[seed] = (took_s[seed][0] + wall_s, took_s[seed][1] + cpu_s)
-            print(f"{part}, seed {seed}: {wall_s:.0f} s, {cpu_s:.0f} s of CPU", file=sys.stderr)
+            outcomes[seed], took_s = kept(options.keep, part, seed, options.share, options.jobs)
+            spent_s[seed] = [sum(pair) for pair in zip(spent_s[seed], took_s, strict=True)]
         section, missed = SECTIONS[part](outcomes)
         lines += section
         misses += missed
-    page = "\n".join([*head(took_s, options.jobs, misses), *lines]).rstrip() + "\n"
+    page = "\n".join([*head(spent_s, options, misses), *lines]).rstrip() + "\n"
     print(page)
     if options.write:
         options.write.write_text(page, encoding="utf-8")
 
 
-def head(took_s: dict[int, tuple[float, float]], jobs: int, misses: list[str]) -> list[str]:
+def head(spent_s: dict[int, list[float]], options: argparse.Namespace, misses: list[str]) -> list[str]:
     """What this page is, how it was made, and what missed."""
-    command = shlex.join(["python", "benchmarks/truth.py", *sys.argv[1:]])
+    words = ["python", "benchmarks/truth.py", *(f"--seed={seed}" for seed in spent_s)]
+    words += [f"--only={part}" for part in options.only or ()]
+    words += [f"--share={options.share:g}"] if options.share != 1 else []
+    command = shlex.join(words)
     times = ", ".join(
-        f"seed {seed} {wall / 60:.1f} min ({cpu / 60:.1f} of CPU)" for seed, (wall, cpu) in took_s.items()
+        f"seed {seed} {wall / 60:.1f} min ({cpu / 60:.1f} of CPU)" for seed, (wall, cpu) in spent_s.items()
     )
     return [
         "# How often the verdict is right",
         "",
-        f"Written by `{command}` on {date.today().isoformat()}, with {jobs} processes: {times}. Not edited by hand.",
+        f"Written by `{command}` on {date.today().isoformat()}, not by hand.",
+        f"It took, with {options.jobs} processes: {times}.",
         "",
         "The engines are emulated in virtual time (`loadgen/emulator/`), so that what is true of them is known: it is",
         "planted. Every comparison is planned, recorded and judged by the code that judges a run on a real engine.",

@@ -102,7 +102,7 @@ def effects_section(outcomes: Outcomes) -> tuple[list[str], Misses]:
     power = []
     for stage, quantity in wanted:
         for seed, cases in outcomes.items():
-            held = [[(one["size"], row) for row in one["rows"] if row[:2] == (stage, quantity)] for one in cases]
+            held = [[(one["size"], row) for row in one["rows"] if tuple(row[:2]) == (stage, quantity)] for one in cases]
             cells = [
                 str(share(row[2] for rows in held for size, row in rows if size == effect))
                 for effect in effects.EFFECTS
