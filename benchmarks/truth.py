@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from planted import break_even, causes, effects, equals
-from planted.page import SECTIONS
+from planted.page import SECTIONS, summary
+from planted.shares import Target
 
 PARTS: dict[str, tuple[Callable[[int, int], dict[str, Any]], int]] = {
     "aa": (equals.outcome, 420),
@@ -83,23 +84,23 @@ def main() -> None:
     options = parser.parse_args()
     seeds, parts = options.seed or [1], options.only or list(PARTS)
     lines: list[str] = []
-    misses: list[str] = []
+    targets: list[Target] = []
     spent_s = {seed: [0.0, 0.0] for seed in seeds}
     for part in parts:
         outcomes = {}
         for seed in seeds:
             outcomes[seed], took_s = kept(options.keep, part, seed, options.share, options.jobs)
             spent_s[seed] = [sum(pair) for pair in zip(spent_s[seed], took_s, strict=True)]
-        section, missed = SECTIONS[part](outcomes)
+        section, found = SECTIONS[part](outcomes)
         lines += section
-        misses += missed
-    page = "\n".join([*head(spent_s, options, misses), *lines]).rstrip() + "\n"
+        targets += found
+    page = "\n".join([*head(spent_s, options, targets), *lines]).rstrip() + "\n"
     print(page)
     if options.write:
         options.write.write_text(page, encoding="utf-8")
 
 
-def head(spent_s: dict[int, list[float]], options: argparse.Namespace, misses: list[str]) -> list[str]:
+def head(spent_s: dict[int, list[float]], options: argparse.Namespace, targets: list[Target]) -> list[str]:
     """What this page is, how it was made, and what missed."""
     words = ["python", "benchmarks/truth.py", *(f"--seed={seed}" for seed in spent_s)]
     words += [f"--only={part}" for part in options.only or ()]
@@ -119,13 +120,7 @@ def head(spent_s: dict[int, list[float]], options: argparse.Namespace, misses: l
         "Of what the emulator does not model these figures do not speak. Shares stand with 95 % intervals: Wilson's;",
         "where rows of one comparison go together, over comparisons.",
         "",
-        "**What is outside its target:**",
-        "",
-        *([f"* {line}" for line in misses] or ["nothing."]),
-        "",
-        "*missed*: the whole interval of the share lies outside. *not told apart*: the share does, its interval",
-        "reaches in; where a true rate is 5 %, half of such shares lie above it.",
-        "",
+        *summary(targets),
     ]
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from loadgen.analysis.headlines import FAMILIES
 from planted import break_even, causes, effects, equals
-from planted.shares import Share, clustered, share
+from planted.shares import Share, Target, clustered, share
 
 Outcomes = Mapping[int, Sequence[dict[str, Any]]]  # by seed
-Misses = list[str]
+Targets = list[Target]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -26,26 +26,20 @@ def asked(number: int, part: ModuleType) -> list[str]:
     return [f"## {number}. {title.rstrip('.')}", "", *text.strip().splitlines(), ""]
 
 
-def _judged(name: str, seed: int, found: Share, low: float, high: float) -> tuple[str, list[str]]:
-    word = found.judged(low, high)
-    line = f"seed {seed}: {name}: {found}, {word}" if word != "met" else ""
-    return word, [line] if line else []
-
-
-def equals_section(outcomes: Outcomes) -> tuple[list[str], Misses]:
+def equals_section(outcomes: Outcomes) -> tuple[list[str], Targets]:
     """A/A."""
-    misses: Misses = []
+    targets: Targets = []
     lines = asked(1, equals)
     whole = []
     for seed, cases in outcomes.items():
         rows = clustered([[row[2] for row in one["rows"]] for one in cases])
         heads = share(any(one["claims"]) for one in cases)
-        words = [_judged("A/A " + name, seed, found, 0, 0.05) for name, found in (("rows", rows), ("headlines", heads))]
-        misses += [line for _, more in words for line in more]
-        whole.append(
-            [str(seed), str(len(cases)), f"{rows.total:,}", str(rows), str(heads), "; ".join(w for w, _ in words)]
+        targets.append(Target(name="equals: rows that differ", seed=seed, found=rows, low=0, high=0.05))
+        targets.append(
+            Target(name="equals: experiments with a false headline", seed=seed, found=heads, low=0, high=0.05)
         )
-    head = ("seed", "comparisons", "rows", "rows that differ", "experiments with a false headline", "target")
+        whole.append([str(seed), str(len(cases)), f"{rows.total:,}", str(rows), str(heads)])
+    head = ("seed", "comparisons", "rows", "rows that differ", "experiments with a false headline")
     lines += table(head, whole)
     lines += ["By quantity, over all stages:", ""]
     names = sorted({row[1] for cases in outcomes.values() for one in cases for row in one["rows"]})
@@ -54,11 +48,11 @@ def equals_section(outcomes: Outcomes) -> tuple[list[str], Misses]:
         cells = [name]
         for seed, cases in outcomes.items():
             found = clustered([[row[2] for row in one["rows"] if row[1] == name] for one in cases])
-            misses += _judged(f"A/A {name}", seed, found, 0, 0.05)[1]
+            targets.append(Target(name=f"equals: {name}", seed=seed, found=found, low=0, high=0.05, minor=True))
             cells.append(str(found))
         per.append(cells)
     lines += table(("quantity", *(f"seed {seed}" for seed in outcomes)), per)
-    return lines + _by_trait(outcomes, "Rows that differ, by what the comparison is like:", 2), misses
+    return lines + _by_trait(outcomes, "Rows that differ, by what the comparison is like:", 2), targets
 
 
 def _by_trait(outcomes: Outcomes, title: str, place: int) -> list[str]:
@@ -76,9 +70,9 @@ def _by_trait(outcomes: Outcomes, title: str, place: int) -> list[str]:
     return [title, "", *table(("comparisons", *(f"seed {seed}" for seed in outcomes)), rows)]
 
 
-def effects_section(outcomes: Outcomes) -> tuple[list[str], Misses]:
+def effects_section(outcomes: Outcomes) -> tuple[list[str], Targets]:
     """Power."""
-    misses: Misses = []
+    targets: Targets = []
     lines = asked(2, effects)
     rows = []
     for seed, cases in outcomes.items():
@@ -87,10 +81,9 @@ def effects_section(outcomes: Outcomes) -> tuple[list[str], Misses]:
             rows.append([str(seed), f"{size:.0%}", str(len(held)), *(str(_rows(held, place)) for place in (2, 3, 4))])
         everything = [one["rows"] for one in cases]
         covered = _rows(everything, 4)
-        word, more = _judged("intervals that cover the truth", seed, covered, 0.93, 0.97)
-        misses += more
+        targets.append(Target(name="effects: intervals that cover", seed=seed, found=covered, low=0.93, high=0.97))
         wrong = _rows(everything, 3)
-        rows.append([str(seed), "all", str(len(cases)), str(_rows(everything, 2)), str(wrong), f"{covered}: {word}"])
+        rows.append([str(seed), "all", str(len(cases)), str(_rows(everything, 2)), str(wrong), str(covered)])
     lines += table(("seed", "effect", "comparisons", "rows that show it", "wrong sign", "intervals that cover"), rows)
     lines += [
         "What the headlines look at, share that shows the effect (closed loops; an open loop's rate is given):",
@@ -121,16 +114,16 @@ def effects_section(outcomes: Outcomes) -> tuple[list[str], Misses]:
         ]
         for stage in stages
     ]
-    return lines + table(("stage", *(f"seed {seed}" for seed in outcomes)), cover), misses
+    return lines + table(("stage", *(f"seed {seed}" for seed in outcomes)), cover), targets
 
 
 def _rows(held: Sequence[Sequence[Any]], place: int) -> Share:
     return clustered([[row[place] for row in rows] for rows in held])
 
 
-def causes_section(outcomes: Outcomes) -> tuple[list[str], Misses]:
+def causes_section(outcomes: Outcomes) -> tuple[list[str], Targets]:
     """The four causes."""
-    misses: Misses = []
+    targets: Targets = []
     lines = asked(3, causes)
     rows = []
     for cause in causes.CAUSES:
@@ -140,21 +133,22 @@ def causes_section(outcomes: Outcomes) -> tuple[list[str], Misses]:
                 if not found:
                     continue
                 held = share(verdict == "holds" for verdict in found)
-                word = ""
                 if truth in ("matters", "absent"):
                     bounds = (0.95, 1.0) if truth == "matters" else (0.0, 0.05)
-                    word, more = _judged(f"{cause}, {truth}: found", seed, held, *bounds)
-                    misses += more
+                    name = (
+                        f"{cause}: {'found where it matters' if truth == 'matters' else 'claimed where it is absent'}"
+                    )
+                    targets.append(Target(name=name, seed=seed, found=held, low=bounds[0], high=bounds[1]))
                 denied = sum(verdict == "does not hold" for verdict in found)
                 rest = len(found) - denied - round(held.value * len(found))
-                rows.append([cause, truth, str(seed), str(len(found)), str(held), str(denied), str(rest), word])
-    head = ("cause", "truth", "seed", "cases", "found", "denied", "left open", "target")
-    return lines + table(head, rows), misses
+                rows.append([cause, truth, str(seed), str(len(found)), str(held), str(denied), str(rest)])
+    head = ("cause", "truth", "seed", "cases", "found", "denied", "left open")
+    return lines + table(head, rows), targets
 
 
-def break_even_section(outcomes: Outcomes) -> tuple[list[str], Misses]:
+def break_even_section(outcomes: Outcomes) -> tuple[list[str], Targets]:
     """The planted 7,010 tokens."""
-    misses: Misses = []
+    targets: Targets = []
     lines = asked(4, break_even)
     rows = []
     for setting in break_even.SETTINGS:
@@ -166,21 +160,40 @@ def break_even_section(outcomes: Outcomes) -> tuple[list[str], Misses]:
             near = share(abs(center / truth - 1) <= 0.1 for center in centers)
             covered = share(one["lo"] is not None and one["lo"] <= truth <= one["hi"] for one in found)
             widths = [(one["hi"] - one["lo"]) / 2 for one in found if one["lo"] is not None]
-            word, more = _judged(f"break-even, {setting}: covered", seed, covered, 0.95, 1.0)
-            misses += more
+            name = f"break-even, {setting}: "
+            targets.append(Target(name=name + "interval covers", seed=seed, found=covered, low=0.95, high=1))
             if setting == "steady":
-                misses += _judged(f"break-even, {setting}: within 10 %", seed, near, 0.95, 1.0)[1]
+                targets.append(Target(name=name + "within 10 %", seed=seed, found=near, low=0.95, high=1))
             rows.append(
                 [
                     *(setting, str(seed), str(len(found)), f"{middle:,.0f} ({middle / truth - 1:+.1%})", str(near)),
-                    *(f"{covered}: {word}", f"±{float(np.median(widths)):,.0f}"),
+                    *(str(covered), f"±{float(np.median(widths)):,.0f}"),
                 ]
             )
     head = ("setting", "seed", "runs", "median found", "within 10 %", "interval covers", "median half-width")
-    return lines + table(head, rows), misses
+    return lines + table(head, rows), targets
 
 
-SECTIONS: dict[str, Callable[[Outcomes], tuple[list[str], Misses]]] = {
+def summary(targets: Sequence[Target]) -> list[str]:
+    """Every target with the figure of each seed, and what is outside."""
+    main = dict.fromkeys((one.name, one.asked) for one in targets if not one.minor)
+    seeds = dict.fromkeys(one.seed for one in targets)
+    rows = [[name, asked, *(f"{one.found}, {one.word}" for one in targets if one.name == name)] for name, asked in main]
+    out = [one for one in targets if one.word != "met"]
+    minor = sum(one.minor for one in targets)
+    lines = table(("what", "target", *(f"seed {seed}" for seed in seeds)), rows)
+    lines += ["*missed*: the whole interval of the share lies outside. *not told apart*: the share does, its interval"]
+    lines += ["reaches in; where a true rate is 5 %, half of such shares lie above it.", ""]
+    if minor:
+        outside = [
+            f"{one.name.removeprefix('equals: ')} (seed {one.seed}) {one.found}, {one.word}" for one in out if one.minor
+        ]
+        lines += [f"Of the {minor} shares of single quantities in section 1, outside their target: "]
+        lines += [f"{'; '.join(outside) or 'none'}.", ""]
+    return lines
+
+
+SECTIONS: dict[str, Callable[[Outcomes], tuple[list[str], Targets]]] = {
     "aa": equals_section,
     "power": effects_section,
     "causes": causes_section,

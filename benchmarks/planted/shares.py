@@ -50,4 +50,31 @@ def clustered(groups: Sequence[Sequence[bool]]) -> Share:
     rate = sum(sum(group) for group in groups) / total
     squares = sum((sum(group) - rate * len(group)) ** 2 for group in groups)
     half = Z * math.sqrt(squares * len(groups) / max(1, len(groups) - 1)) / total
+    if not half:  # none, or all, of the rows: as if each group were one row
+        found = share([rate > 0] * sum(bool(group) for group in groups))
+        return Share(value=rate, lo=found.lo, hi=found.hi, total=total)
     return Share(value=rate, lo=max(0.0, rate - half), hi=min(1.0, rate + half), total=total)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a share should be: between `low` and `high`. `minor`: one of many of a kind."""
+
+    name: str
+    seed: int
+    found: Share
+    low: float
+    high: float
+    minor: bool = False
+
+    @property
+    def word(self) -> str:
+        """met, not told apart, missed, or no case."""
+        return self.found.judged(self.low, self.high)
+
+    @property
+    def asked(self) -> str:
+        """ "at most 5 %"."""
+        if self.low <= 0:
+            return f"at most {self.high:.0%}"
+        return f"at least {self.low:.0%}" if self.high >= 1 else f"{self.low:.0%} to {self.high:.0%}"
