@@ -1,7 +1,7 @@
 """Break-even.
 
 The shipped profile `h100-llama3.1-8b`, whose planted break-even is 7,010 tokens. One stream: 24 requests with prompts
-of 128 to 32,000 tokens and 64 output tokens each; 8 blocks per arm, a restart before each. Steady: step noise of 2 %,
+of 128 to 32,000 tokens and 48 output tokens each; 8 blocks per arm, a restart before each. Steady: step noise of 2 %,
 a spread between starts of 0.1 %, wandering of 0.1 %. As shipped: 2 %, 0.3 % and 0.5 %. Two lines that differ by 2 %
 of a step cross 370 tokens further for each 0.1 % by which the blocks of an arm come out faster as a whole, so that
 noise between blocks is all that counts. In the steady setting the break-even should be found within 10 % in 95 % of
@@ -26,7 +26,7 @@ SETTINGS: dict[str, dict[str, float]] = {
 }
 SCENARIO = {
     "name": "break-even",
-    "workload": {"input_tokens": {"range": [128, 32_000]}, "output_tokens": 64},
+    "workload": {"input_tokens": {"range": [128, 32_000]}, "output_tokens": 48},
     "stages": [{"name": "one-stream", "concurrency": 1, "requests": 24, "warmup": 2}],
 }
 

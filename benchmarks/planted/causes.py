@@ -1,15 +1,16 @@
 """Causes.
 
-Engines with none, one or several causes planted, at 3 to 6 blocks per arm, one case in five without restarts.
-*Found*: the report says that a cause holds; *denied*: that it does not; *left open*: cannot tell, or not observable,
-which counts as not found. Each cause should be found in at least 95 % of the cases in which it matters, and in at
-most 5 % of those without it. Slight: planted, but too small to matter; nothing is asked there.
+Engines with none, one or several causes planted, at 4 to 6 blocks per arm (4 is what a scenario takes if it says
+nothing), one case in five without restarts. *Found*: the report says that a cause holds; *denied*: that it does not;
+*left open*: cannot tell, or not observable, which counts as not found. Each cause should be found in at least 95 % of
+the cases in which it matters, and in at most 5 % of those without it. Slight: planted, but too small to matter;
+nothing is asked there.
 
 What is true of a case follows from its coefficients and from blocks without noise, never from the analysis:
 
 * backend: planted where the test arm's kernel does not read the cache in place (a cached token costs more than in the
-  base arm) or is another one. It matters if one stream's ITL or TTFT (medians) or saturated throughput is at least
-  2 % worse than the base's, and reading in place by the base's kernel makes one of them at least 5 % better.
+  base arm) or is another one. It matters if one stream's ITL or TTFT (medians) or saturated throughput is at least 2
+  % worse than the base's, and reading in place by the base's kernel makes one of them at least 5 % better.
 * conversion: planted where a step, a stored token or a prefilled token costs extra. It matters if taking that away
   makes one of the same three at least 5 % better. Where another kernel ran, two arms cannot tell its own cost from
   conversion's: inseparable, whatever is planted.
@@ -75,7 +76,7 @@ def case(seed: int, number: int) -> Case:
         base=base,
         test=test,
         noise=machines.noise(rng, kind),
-        repeats=int(rng.integers(3, 7)),
+        repeats=int(rng.integers(4, 7)),
         restart=str(rng.choice(["never", "each-block"], p=[0.2, 0.8])),
         drift=float(rng.choice([0.0, rng.uniform(-0.02, 0.05)])),
     )
