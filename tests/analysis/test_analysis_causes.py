@@ -118,6 +118,15 @@ def test_a_kernel_that_reads_the_smaller_cache_slower():
     assert "not read in place" in found["short context"].claim
 
 
+def test_one_name_without_one_stream_clears_no_kernel():
+    found = findings(run(test=FREE, stages=(LOAD,)))["backend"]
+    assert found.verdict == "cannot tell"
+    assert "no fallback was logged; whether the smaller cache is read faster is not shown" in found.claim
+    assert "Add a stage with `concurrency: 1`" in found.advice
+    same = with_facts(run(test=FREE, stages=(LOAD,)), "fp8", kv_dtype="bfloat16")
+    assert findings(same)["backend"].verdict == "does not hold"
+
+
 # --- conversion
 
 
