@@ -21,7 +21,7 @@ from multiprocessing import Pool
 from pathlib import Path
 from typing import Any
 
-from planted import break_even, causes, effects, equals
+from planted import break_even, causes, effects, equals, over_http
 from planted.page import SECTIONS, summary
 from planted.shares import Target
 
@@ -31,6 +31,7 @@ PARTS: dict[str, tuple[Callable[[int, int], dict[str, Any]], int]] = {
     "causes": (causes.outcome, 240),
     "break-even": (break_even.outcome, 200),
 }
+HTTP = "http"
 
 
 def _one(job: tuple[str, int, int]) -> dict[str, Any]:
@@ -40,6 +41,8 @@ def _one(job: tuple[str, int, int]) -> dict[str, Any]:
 
 def measured(part: str, seed: int, share: float, jobs: int) -> list[dict[str, Any]]:
     """The outcomes of a part's cases, in their order."""
+    if part == HTTP:
+        return [over_http.outcome(seed, number) for number in range(len(over_http.CASES))]
     count = max(4, round(PARTS[part][1] * share))
     with Pool(jobs) as pool:
         found = pool.map(_one, [(part, seed, number) for number in range(count)], chunksize=2)
@@ -79,6 +82,7 @@ def main() -> None:
     parser.add_argument("--only", choices=list(PARTS), action="append", help="this part alone [all]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes [one per core]")
     parser.add_argument("--share", type=float, default=1.0, help="share of the cases, for a quick look [1]")
+    parser.add_argument("--http", action="store_true", help="also four comparisons over loopback (some minutes)")
     parser.add_argument("--keep", type=Path, help="folder of outcomes; those that are there are not drawn again")
     parser.add_argument("--write", type=Path, help="also write the page to this file")
     options = parser.parse_args()
@@ -86,9 +90,9 @@ def main() -> None:
     lines: list[str] = []
     targets: list[Target] = []
     spent_s = {seed: [0.0, 0.0] for seed in seeds}
-    for part in parts:
+    for part in parts + [HTTP] * options.http:
         outcomes = {}
-        for seed in seeds:
+        for seed in seeds[:1] if part == HTTP else seeds:
             outcomes[seed], took_s = kept(options.keep, part, seed, options.share, options.jobs)
             spent_s[seed] = [sum(pair) for pair in zip(spent_s[seed], took_s, strict=True)]
         section, found = SECTIONS[part](outcomes)
@@ -104,6 +108,7 @@ def head(spent_s: dict[int, list[float]], options: argparse.Namespace, targets: 
     """What this page is, how it was made, and what missed."""
     words = ["python", "benchmarks/truth.py", *(f"--seed={seed}" for seed in spent_s)]
     words += [f"--only={part}" for part in options.only or ()]
+    words += ["--http"] * options.http
     words += [f"--share={options.share:g}"] if options.share != 1 else []
     command = shlex.join(words)
     times = ", ".join(

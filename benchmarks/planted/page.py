@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from loadgen.analysis.headlines import FAMILIES
-from planted import break_even, causes, effects, equals
+from planted import break_even, causes, effects, equals, over_http
 from planted.shares import Share, Target, clustered, share
 
 Outcomes = Mapping[int, Sequence[dict[str, Any]]]  # by seed
@@ -174,6 +174,29 @@ def break_even_section(outcomes: Outcomes) -> tuple[list[str], Targets]:
     return lines + table(head, rows), targets
 
 
+def http_section(outcomes: Outcomes) -> tuple[list[str], Targets]:
+    """Verdicts over HTTP beside those of virtual time."""
+    rows = []
+    for seed, cases in outcomes.items():
+        for one in cases:
+            cause = one["cause"]
+            said = [one[where]["findings"][cause] for where in ("virtual", "http")]
+            figures = [
+                f"{_times(one['virtual'][name])} / {_times(one['http'][name])}"
+                for name in ("throughput", "itl", "ttft")
+            ]
+            rows.append([one["name"], str(seed), f"{cause}: {one['planted']}", *said, *figures])
+    head = ("planted", "seed", "truth", "virtual time", "over HTTP", "throughput", "one-stream ITL", "one-stream TTFT")
+    note = (
+        "Ratios test / base: virtual time / over HTTP. *cannot tell*, *not observable* over HTTP: the client was late."
+    )
+    return [*asked(5, over_http), *table(head, rows), note, ""], []
+
+
+def _times(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.2f}×"
+
+
 def summary(targets: Sequence[Target]) -> list[str]:
     """Every target with the figure of each seed, and what is outside."""
     main = dict.fromkeys((one.name, one.asked) for one in targets if not one.minor)
@@ -198,4 +221,5 @@ SECTIONS: dict[str, Callable[[Outcomes], tuple[list[str], Targets]]] = {
     "power": effects_section,
     "causes": causes_section,
     "break-even": break_even_section,
+    "http": http_section,
 }
