@@ -29,8 +29,15 @@ tiny-model: .cache/tiny-llama/config.json  ## build the tiny random-weight model
 
 TINY := --shared deploy/vllm/tiny-cpu.yaml --model .cache/tiny-llama --restart never
 
-demo: setup .cache/tiny-llama/config.json  ## the main job: real vLLM, bf16 against fp8 KV cache, one verdict
+ENGINE ?= vllm
+
+demo: demo-$(ENGINE)  ## the main job: bf16 against fp8 KV cache on a real vLLM, one verdict (ENGINE=emulator: no vLLM, under a minute)
+
+demo-vllm: setup .cache/tiny-llama/config.json
 	$(BIN)/loadgen compare demo --arm bf16 --arm fp8 $(TINY) $(ARGS)
+
+demo-emulator: setup
+	$(BIN)/loadgen compare demo-emulator --engine emulator --arm bf16 --arm fp8 --shared deploy/emulator/demo.yaml $(ARGS)
 
 test-vllm: setup .cache/tiny-llama/config.json  ## the integration tests and a short comparison on the real engine
 	$(BIN)/python -m pytest -m vllm
@@ -49,4 +56,4 @@ format: setup  ## format and fix what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: help setup vllm tiny-model demo test test-vllm check format
+.PHONY: help setup vllm tiny-model demo demo-vllm demo-emulator test test-vllm check format

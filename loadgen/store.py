@@ -123,8 +123,13 @@ class BlockWriter:
 
 
 def block_folder(root: Path, order: int, arm: str) -> Path:
-    """Where the block at position `order` of the experiment lies."""
-    return root / "blocks" / f"{order:03d}-{re.sub(r'[^A-Za-z0-9_.-]+', '_', arm)}"
+    """Where the block at position `order` of the experiment is to lie: a folder that is not there yet."""
+    folder = root / "blocks" / f"{order:03d}-{re.sub(r'[^A-Za-z0-9_.-]+', '_', arm)}"
+    name, turn = folder.name, 1
+    while folder.exists():
+        turn += 1
+        folder = folder.with_name(f"{name}-again-{turn}")
+    return folder
 
 
 def read_once(folder: Path, kind: type[R]) -> R | None:

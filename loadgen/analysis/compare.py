@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from loadgen.analysis import stats
 from loadgen.analysis.study import Study
-from loadgen.analysis.windows import StageData
+from loadgen.analysis.windows import SEVERAL, StageData, mean_per_event
 from loadgen.analysis.wording import listed, many, times
 from loadgen.analysis.work import Work
 from loadgen.quantities import QUANTITIES, Quantity
@@ -61,6 +61,8 @@ def _compared(study: Study, quantity: Quantity, spec: StageSpec, work: Work, lat
         contrast = stats.Contrast(estimate=Estimate(center=None, warnings=(refused,)))
     elif reasons:
         verdict, note = "cannot tell", f"cannot tell: the client was late: {listed(reasons)}"
+    elif quantity.name.startswith("itl") and (unlike := unlike_events(study, spec.name)):
+        verdict, note = "cannot tell", f"cannot tell: {unlike}"
     return Comparison(
         difference=Difference(
             quantity=quantity.name,
@@ -74,6 +76,18 @@ def _compared(study: Study, quantity: Quantity, spec: StageSpec, work: Work, lat
             note="; ".join(filter(None, (note, *work.notes))),
         ),
         p=None if verdict == "cannot tell" else contrast.p,
+    )
+
+
+def unlike_events(study: Study, stage: str) -> str:
+    """Why gaps between events say nothing: the arms put different numbers of tokens into an event. Else empty."""
+    test = study.test or ""
+    base_tokens, test_tokens = (mean_per_event(study.of(stage, arm)) for arm in (study.base, test))
+    if max(base_tokens, test_tokens) <= SEVERAL * min(base_tokens, test_tokens):
+        return ""
+    return (
+        f"an event holds {base_tokens:.3g} tokens on {study.base} and {test_tokens:.3g} on {test}: gaps between events "
+        "are not comparable; TPOT is per token"
     )
 
 

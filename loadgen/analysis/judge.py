@@ -1,13 +1,13 @@
 """From an experiment as it was read to the report: pure, the same answer every time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loadgen.analysis import scrapes as readings, stats
 from loadgen.analysis.case import Case, PredictedRatio
 from loadgen.analysis.causes.memory import capacity_doubts
 from loadgen.analysis.checklist import checklist
-from loadgen.analysis.compare import Comparison, Late, compare
+from loadgen.analysis.compare import Comparison, Late, compare, unlike_events
 from loadgen.analysis.curves import curves
 from loadgen.analysis.decompose import Decode, decompose, prefill
 from loadgen.analysis.diagnose import diagnose
@@ -16,9 +16,9 @@ from loadgen.analysis.innocence import innocence, withdrawn
 from loadgen.analysis.study import Study, study
 from loadgen.analysis.summary import arm_reports, commonest, failures, summaries
 from loadgen.analysis.unintended import doubts, unintended
-from loadgen.analysis.windows import stage_samples
+from loadgen.analysis.windows import several_per_event, stage_samples
 from loadgen.analysis.wording import counted
-from loadgen.analysis.work import Work, work
+from loadgen.analysis.work import Work, uncounted, work
 from loadgen.records import Check, Decomposition, Experiment, Finding, Report
 
 
@@ -42,8 +42,9 @@ class Judgement:
 def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredicted) -> Report:
     """The whole report. `predicted_ratio(base dtype, test dtype)`: how many times the tokens the format should hold."""
     cut = study(experiment)
-    checks, late = innocence(cut)
-    judged = _judged(cut, late, predicted_ratio) if cut.test is not None else Judgement()
+    virtual_time = experiment.manifest.noise_seed is not None
+    checks, late = ((), ()) if virtual_time else innocence(cut)
+    judged = _judged(cut, late, predicted_ratio) if cut.test is not None else Judgement(warnings=_uncounted(cut))
     manifest = experiment.manifest
     return Report(
         loadgen=manifest.loadgen,
@@ -57,7 +58,8 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
         test=cut.test,
         order=tuple(cut.labels[number] for number in manifest.order if number < len(cut.labels)),
         restart=manifest.restart,
-        simulated=any(_simulated(block.facts.engine) for block in experiment.blocks),
+        simulated=virtual_time or any(_simulated(block.facts.engine) for block in experiment.blocks),
+        virtual_time=virtual_time,
         headlines=headlines(cut, judged.comparisons),
         arms=arm_reports(cut),
         stages=cut.stages,
@@ -74,6 +76,7 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
             *withdrawn(late),
             *_failures(cut),
             *_lost(cut),
+            *_chunked(cut),
             *_unread(cut),
             *judged.warnings,
             *doubts(cut),
@@ -125,11 +128,11 @@ def _usable(decode: Decode | None) -> Decomposition | None:
 
 
 def _one_stream_usable(cut: Study, works: Mapping[str, Work], late: Sequence[Late]) -> bool:
-    """One stream speaks only if both arms did the same work and the client was on time."""
+    """One stream speaks only if both arms did the same work in like events, and the client was on time."""
     spec = cut.stage("one_stream")
-    return (
-        spec is not None and not works[spec.name].differs and not any(x.concerns(spec.name, "itl_p50_s") for x in late)
-    )
+    if spec is None or works[spec.name].differs or unlike_events(cut, spec.name):
+        return False
+    return not any(late_one.concerns(spec.name, "itl_p50_s") for late_one in late)
 
 
 def _unequal(works: Mapping[str, Work]) -> tuple[str, ...]:
@@ -138,6 +141,20 @@ def _unequal(works: Mapping[str, Work]) -> tuple[str, ...]:
 
 def _noted(works: Mapping[str, Work]) -> tuple[str, ...]:
     return tuple(f"{name}: {note}" for name, found in works.items() for note in found.notes)
+
+
+def _uncounted(cut: Study) -> tuple[str, ...]:
+    return tuple(f"{spec.name}: {note}" for spec in cut.stages for note in uncounted(cut, spec.name))
+
+
+def _chunked(cut: Study) -> Iterator[str]:
+    for spec in cut.stages:
+        for arm in cut.labels:
+            if any(several_per_event(one.ok) for one in cut.of(spec.name, arm)):
+                yield (
+                    f"{spec.name}: {arm}: several tokens came in one event: ITL is between events, not tokens, and "
+                    "TTFT is that of several tokens; TPOT is per token"
+                )
 
 
 def _failures(cut: Study) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from loadgen.records import Block, Health, Sample, Scrape, Slo, StageMark, Stage
 
 PARTS = 10
 STEADY_WAVES = 2
+SEVERAL = 1.05  # tokens per event; servers hold back half characters
 
 Values = NDArray[np.float64]
 
@@ -76,9 +77,15 @@ def tokens_per_event(sample: Sample) -> float:
     return sample.output_tokens / len(sample.events_s)
 
 
+def mean_per_event(held: Iterable[StageData]) -> float:
+    """The mean of `tokens_per_event` over all requests that ended well; 1 if there are none."""
+    found = [tokens_per_event(sample) for one in held for sample in one.ok]
+    return sum(found) / len(found) if found else 1.0
+
+
 def several_per_event(samples: Iterable[Sample]) -> bool:
-    """Whether any of these streams put more than one token into an event (5 % allowed: held-back half characters)."""
-    return any(tokens_per_event(sample) > 1.05 for sample in samples)
+    """Whether any of these streams put more than one token into an event."""
+    return any(tokens_per_event(sample) > SEVERAL for sample in samples)
 
 
 def stage_data(block: Block, spec: StageSpec, slo: Slo, *, steady: bool) -> StageData | None:

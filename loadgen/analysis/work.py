@@ -34,7 +34,7 @@ def work(study: Study, spec: StageSpec) -> Work:
     differs += [*_tokens(study, base, test, "prompt"), *_tokens(study, base, test, "output")]
     differs += _finish(study, base, test)
     notes = ["equal time, not equal work: the stage is bound by duration"] if by_time else []
-    return Work(stage=spec.name, differs=tuple(differs), notes=(*notes, *_uncounted(study, base, test)))
+    return Work(stage=spec.name, differs=tuple(differs), notes=(*notes, *uncounted(study, spec.name)))
 
 
 def _failed(study: Study, stage: str) -> Iterator[str]:
@@ -94,8 +94,9 @@ def _finish(study: Study, base: Sequence[StageData], test: Sequence[StageData]) 
         yield f"finish reasons differ in {unequal:,} of {len(reasons):,} requests ({found})"
 
 
-def _uncounted(study: Study, base: Sequence[StageData], test: Sequence[StageData]) -> Iterator[str]:
-    for arm, held in ((study.base, base), (study.test, test)):
-        unknown = sum(sample.output_tokens is None for one in held for sample in one.ok)
+def uncounted(study: Study, stage: str) -> Iterator[str]:
+    """Arms whose server did not count what it sent."""
+    for arm in study.labels:
+        unknown = sum(sample.output_tokens is None for one in study.of(stage, arm) for sample in one.ok)
         if unknown:
             yield f"{arm}: no token counts from the server for {unknown:,} requests: one event is taken as one token"

@@ -14,9 +14,11 @@ from loadgen.errors import LoadgenError
 VERBS = {
     "compare": "measure two arms with the same traffic and say whether the second pays",
     "run": "drive one server that already runs and report",
+    "simulate": "compute what compare would measure, on a machine that a profile describes",
     "report": "render a run directory's report again",
     "plan": "print what a scenario will send, before anything is sent",
     "serve": "start one arm of an engine and say what it really is",
+    "emulate": "serve an emulated engine whose truth is known",
     "facts": "say what a running server really is, as JSON",
     "calibrate": "fit an emulator's profile to a measured run, and say how well it fits",
 }

@@ -14,7 +14,9 @@ if TYPE_CHECKING:  # the records' library is loaded when a server is, not for --
 
 @click.command(name="serve")
 @click.argument("arm")
-@click.option("--engine", default="vllm", show_default=True, type=click.Choice(["vllm"]), help="Which engine.")
+@click.option(
+    "--engine", default="vllm", show_default=True, type=click.Choice(["vllm", "emulator"]), help="Which engine."
+)
 @click.option("--shared", type=click.Path(path_type=Path), help="File of flags [default: common.yaml of the engine].")
 @click.option("--model", help="Folder or Hugging Face name of the model.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One more engine flag.")

@@ -56,7 +56,7 @@ class Client:
         if transport == "lean":
             self._courier = LeanCourier(LeanTransport(timeouts=timeouts, tls=tls, now=clock.source))
         else:
-            self._courier = StockCourier(_stock(timeouts, tls), clock.source)
+            self._courier = StockCourier(_stock(timeouts, tls), clock.source, timeouts)
         self._exchanges: dict[asyncio.Task[object], Exchange] = {}
         self._aborted = False
         self._decoding: asyncio.Task[None] | None = None

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import httpx
 
-from loadgen.drive.connection import Answer, Timing
+from loadgen.drive.connection import Answer, CutOff, Timing
 from loadgen.drive.stream import Reading, Recording
-from loadgen.drive.transport import LeanTransport
+from loadgen.drive.transport import LeanTransport, Timeouts
 
 EVENT_STREAM = "text/event-stream"
 EXCERPT_BYTES = 65536
@@ -97,12 +97,19 @@ class LeanCourier:
 class StockCourier:
     """Carries requests over httpx's own transport, which knows proxies; arrivals are stamped when it hands them out."""
 
-    def __init__(self, http: httpx.AsyncClient, now: Callable[[], float]) -> None:
+    def __init__(self, http: httpx.AsyncClient, now: Callable[[], float], timeouts: Timeouts) -> None:
         self._http = http
         self._now = now
+        self._timeouts = timeouts
 
     async def carry(self, request: httpx.Request, exchange: Exchange) -> None:
-        """Sends and records. Raises httpx.TransportError; `exchange` holds what came before it."""
+        """Sends and records. Raises httpx.TransportError, in `LeanTransport`'s words; `exchange` holds what came."""
+        try:
+            await self._carry(request, exchange)
+        except httpx.TransportError as error:
+            raise _told(error, request.url, self._timeouts) from error
+
+    async def _carry(self, request: httpx.Request, exchange: Exchange) -> None:
         response = await self._open(request, exchange)
         exchange.answered(response)
         try:
@@ -145,3 +152,24 @@ class _Trace:
             self._timing.first_byte_s = self._now()
         elif event == "connection.connect_tcp.started":
             self.connected = True
+
+
+def _told(error: httpx.TransportError, url: httpx.URL, timeouts: Timeouts) -> httpx.TransportError:
+    """The same error with words to it: httpx leaves them out, or tells a hang-up from garbage by them alone."""
+    words = str(error)
+    if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
+        return type(error)(f"no byte for {timeouts.read_s:g} s")
+    if isinstance(error, httpx.ConnectTimeout):
+        return httpx.ConnectTimeout(f"no connection to {url.netloc.decode()} in {timeouts.connect_s:g} s")
+    if type(error) is httpx.ConnectError:
+        return httpx.ConnectError(f"cannot connect to {url.netloc.decode()}: {words}")
+    if isinstance(error, httpx.ReadError | httpx.WriteError):
+        return CutOff(f"connection lost ({words or type(error).__name__}) before the response was whole")
+    if isinstance(error, httpx.RemoteProtocolError):
+        hung_up = "peer closed" in words or "disconnected" in words
+        return (
+            CutOff("connection closed before the response was whole")
+            if hung_up
+            else httpx.RemoteProtocolError(f"not HTTP/1.1: {words}")
+        )
+    return error

@@ -109,9 +109,7 @@ def _kind(error: httpx.TransportError) -> FailureKind:
         return "connect"
     if isinstance(error, httpx.TimeoutException):
         return "timeout"
-    hung_up = isinstance(error, CutOff | httpx.ReadError | httpx.WriteError)
-    # httpcore tells a hang-up from garbage by its words alone
-    return "truncated" if hung_up or "peer closed" in str(error) or "disconnected" in str(error) else "protocol"
+    return "truncated" if isinstance(error, CutOff) else "protocol"
 
 
 def one_line(detail: str, secrets: tuple[str, ...] = ()) -> str:

@@ -67,28 +67,29 @@ class Reading:
     """What has been understood of one stream so far.
 
     `events_s`: the arrival of each event that carries content, reasoning or tool-call text; events with a role, usage
-    or nothing alone do not count. `error`: what the server said went wrong after it had answered 200. `malformed`: the
-    first event that is no JSON object. Nothing after `[DONE]` is looked at.
+    or nothing alone do not count. A count that cannot be is None: no tokens in a prompt, none of output where text has
+    come (servers and proxies report them where they do not count). `error`: what the server said went wrong after it
+    had answered 200. `malformed`: the first event that is no JSON object. Nothing after `[DONE]` is looked at.
     """
 
     __slots__ = (
         "_decoder",
         "_digest",
         "_instant",
+        "_output_tokens",
         "cached_tokens",
         "done",
         "error",
         "events_s",
         "finish_reason",
         "malformed",
-        "output_tokens",
         "prompt_tokens",
     )
 
     def __init__(self) -> None:
         self.events_s: list[float] = []
         self.prompt_tokens: int | None = None
-        self.output_tokens: int | None = None
+        self._output_tokens: int | None = None
         self.cached_tokens: int | None = None
         self.finish_reason: str | None = None
         self.done = False
@@ -97,6 +98,11 @@ class Reading:
         self._instant = 0.0
         self._decoder = Decoder()
         self._digest: hashlib.blake2b | None = None
+
+    @property
+    def output_tokens(self) -> int | None:
+        """As the server counted."""
+        return None if self._output_tokens == 0 and self.events_s else self._output_tokens
 
     def take(self, part: Recording) -> None:
         """Reads the next part of the recording; it may be cut anywhere."""
@@ -168,8 +174,8 @@ class Reading:
     def _take_rare(self, event: _Event) -> None:
         usage = event.usage
         if usage is not None:
-            self.prompt_tokens = _plausible(usage.prompt_tokens)
-            self.output_tokens = _plausible(usage.completion_tokens)
+            self.prompt_tokens = _plausible(usage.prompt_tokens) or None
+            self._output_tokens = _plausible(usage.completion_tokens)
             if usage.prompt_tokens_details is not None:
                 self.cached_tokens = _plausible(usage.prompt_tokens_details.cached_tokens)
         if (event.error is not None or event.message is not None) and self.error is None:

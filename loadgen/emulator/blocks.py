@@ -21,7 +21,7 @@ class BlockPool:
         self._kept: OrderedDict[int, None] = OrderedDict()  # free, known, longest free first
         self._free_count = total  # where nothing is kept, blocks need no names
         self._held: list[int] = [0] * total if caching else []
-        self._content: dict[int, Hashable] = {}
+        self._content: list[Hashable | None] = [None] * total if caching else []  # by block
         self._known: dict[Hashable, int] = {}
         self._twins: dict[Hashable, dict[int, None]] = {}  # further blocks with a known content, first known first
 
@@ -61,9 +61,7 @@ class BlockPool:
     def know(self, block: int, content: Hashable) -> None:
         """Remembers what a full block holds."""
         self._content[block] = content
-        if content not in self._known:
-            self._known[content] = block
-        elif self._known[content] != block:
+        if self._known.setdefault(content, block) != block:
             self._twins.setdefault(content, {})[block] = None
 
     def release(self, blocks: Sequence[int]) -> None:
@@ -75,7 +73,7 @@ class BlockPool:
             self._held[block] -= 1
             if self._held[block]:
                 continue
-            if block in self._content:
+            if self._content[block] is not None:
                 self._kept[block] = None
             else:
                 self._unused.append(block)
@@ -90,14 +88,13 @@ class BlockPool:
         return block
 
     def _forget(self, block: int) -> None:
-        content = self._content.pop(block)
-        twins = self._twins.get(content, {})
-        if self._known[content] != block:
-            del twins[block]
-        elif twins:
-            self._known[content] = next(iter(twins))
-            del twins[self._known[content]]
-        else:
+        content, self._content[block] = self._content[block], None
+        twins = self._twins.get(content)
+        if twins is None:
             del self._known[content]
-        if content in self._twins and not twins:
+            return
+        if self._known[content] == block:
+            self._known[content] = block = next(iter(twins))
+        del twins[block]
+        if not twins:
             del self._twins[content]

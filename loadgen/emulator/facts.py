@@ -29,4 +29,6 @@ def facts(arm: Emulated, *, argv: tuple[str, ...] = ()) -> ServerFacts:
         backends=(BackendSeen(name=arm.format.backend, how="log"),),
         device=profile.device,
         host=host,
+        profile=profile.name,
+        profile_source=profile.source or None,
     )

@@ -156,22 +156,25 @@ class Model:
         )
 
     def _continue_running(self, scheduled: list[tuple[Sequence, int]]) -> tuple[int, list[Sequence]]:
-        size, budget = self.limits.block_tokens, self.limits.max_num_batched_tokens
+        size, budget, running = self.limits.block_tokens, self.limits.max_num_batched_tokens, self.running
         preempted: list[Sequence] = []
         position = 0
-        while position < len(self.running) and budget > 0:
-            sequence = self.running[position]
-            new = min(sequence.tokens - sequence.computed, budget)
-            lacking = -(-(sequence.computed + new) // size) - len(sequence.blocks)
-            while lacking > self.pool.free:
-                victim = self.running.pop()
-                self._preempt(victim)
-                preempted.append(victim)
-                if victim is sequence:
-                    return budget, preempted
-            if lacking > 0:
+        while position < len(running) and budget > 0:
+            sequence = running[position]
+            lacks = sequence.prompt_tokens + sequence.produced - sequence.computed
+            new = lacks if lacks < budget else budget
+            end = sequence.computed + new
+            if end > len(sequence.blocks) * size:
+                lacking = -(-end // size) - len(sequence.blocks)
+                while lacking > self.pool.free:
+                    victim = running.pop()
+                    self._preempt(victim)
+                    preempted.append(victim)
+                    if victim is sequence:
+                        return budget, preempted
                 sequence.blocks += self.pool.take(lacking)
-            self._tell(sequence, new)
+            if end // size > sequence.known:
+                self._tell(sequence, new)
             scheduled.append((sequence, new))
             budget -= new
             position += 1
@@ -246,7 +249,7 @@ class Model:
             before = sequence.computed
             new_tokens += new
             context += before
-            if before + new == sequence.tokens:
+            if before + new == sequence.prompt_tokens + sequence.produced:
                 sequences += 1
             if new > 1 or not sequence.produced:
                 prefill += new
@@ -259,12 +262,12 @@ class Model:
         yielding, finished = [], []
         for sequence, new in scheduled:
             sequence.computed += new
-            if sequence.computed < sequence.tokens:
+            if sequence.computed < sequence.prompt_tokens + sequence.produced:
                 continue
             sequence.produced += 1
             sequence.events_s.append(at_s)
             yielding.append(sequence)
-            if sequence.done:
+            if sequence.produced >= sequence.output_tokens:
                 finished.append(sequence)
                 self._free(sequence)
         if finished:

@@ -200,9 +200,22 @@ def find(name: str) -> Path:
 def load(name: str) -> Profile:
     """Reads a profile by name or path. Raises UserError, one line per complaint: file, key, value, what is right."""
     path = find(name)
+    return parse(text_of(path), path)
+
+
+def text_of(path: Path) -> str:
+    """What stands in a profile's file. Raises UserError."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as YAML: {getattr(error, 'strerror', None) or error}") from error
+
+
+def parse(text: str, path: Path) -> Profile:
+    """The profile that `text` holds; `path` names it in complaints. Raises UserError."""
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         place = f"line {where.line + 1}: " if where else ""
         raise UserError(f"{path}: {place}cannot be read as YAML: {getattr(error, 'problem', None) or error}") from error

@@ -1,20 +1,20 @@
 """A planned stage sent to an emulated engine in virtual time: no sockets, no client to be late, no waiting.
 
 What the client does in `drive` is done here in order of instants: a closed loop sends its next request when one ends,
-an open loop sends at due times, `after` and `think_s` hold requests back, `duration_s` ends the sending. A request
-takes the profile's `front_s` to the engine and each token `WIRE_S` back.
+an open loop sends at due times, `after` and `think_s` hold requests back, a cap spaces them, `duration_s` ends the
+sending. A request takes the profile's `front_s` to the engine and each token `WIRE_S` back.
 """
 
 import heapq
-from collections.abc import Sequence as Items
+from collections import deque
+from collections.abc import Iterator, Sequence as Items
 from dataclasses import dataclass, field
 
 from loadgen.emulator.arm import Emulated
-from loadgen.emulator.contents import block_contents
-from loadgen.emulator.model import Model, Sequence, Step
-from loadgen.emulator.tally import Tally
+from loadgen.emulator.model import Sequence
+from loadgen.emulator.virtual_process import Process
 from loadgen.errors import UserError
-from loadgen.records import Request, Sample, Scrape, StageMark, StagePlan
+from loadgen.records import Failure, Request, Sample, StageMark, StagePlan
 
 WIRE_S = 0.0002
 CLOSE_S = 0.0001  # from the last token to the end of the response
@@ -23,61 +23,25 @@ WARMUP_STREAMS = 8  # as drive.run: a warm-up without due times is a closed loop
 REST_S = 0.05  # between stages
 
 
-class Process:
-    """An emulated engine with its clock, its account and what a scraper reads of it. `now_s` is machine time."""
+class Cap:
+    """At most `limit_per_s` sends a second, evenly spaced. Ask in order of time."""
 
-    def __init__(self, arm: Emulated, *, seed: tuple[int, ...], machine_seed: tuple[int, ...] = (0,)) -> None:
-        self.arm = arm
-        self.model: Model = arm.model(seed=seed, machine_seed=machine_seed)
-        self.tally = Tally()
-        self.now_s = 0.0
-        self.scrapes: list[Scrape] = []
-        self._origin_s = 0.0
-        self._every_s = 0.25
-        self._next_s = 0.0
-        self._served = 0
+    def __init__(self, limit_per_s: float) -> None:
+        self._period_s = 1 / limit_per_s
+        self._free_s = 0.0
 
-    def begin(self, at_s: float, scrape_interval_s: float) -> None:
-        """A block begins at machine time `at_s`: scrapes are on its clock."""
-        self.now_s = self._origin_s = self._next_s = at_s
-        self._every_s = scrape_interval_s
-        self.scrapes = []
-
-    def accept(self, sequence: Sequence) -> None:
-        """A request arrives."""
-        self._served += 1
-        self.model.add(sequence)
-
-    @property
-    def served(self) -> int:
-        """Requests so far: a number that no two of them share."""
-        return self._served
-
-    def step(self) -> Step:
-        """One engine step from now on; the clock stands at its end."""
-        step = self.model.step(self.now_s)
-        self._read(step.ended_s)
-        self.tally.note(step, self.model)
-        self.now_s = step.ended_s
-        return step
-
-    def wait(self, until_s: float) -> None:
-        """Nothing to do until then."""
-        self._read(until_s)
-        self.now_s = max(self.now_s, until_s)
-
-    def _read(self, until_s: float) -> None:
-        while self._next_s <= until_s:
-            at_s = self._next_s - self._origin_s
-            self.scrapes.append(Scrape(at_s=at_s, took_s=0.0, engines=(self.tally.scrape(),)))
-            self._next_s += self._every_s
+    def turn(self, at_s: float) -> float:
+        """When what wants to go at `at_s` may go."""
+        turn_s = max(at_s, self._free_s)
+        self._free_s = turn_s + self._period_s
+        return turn_s
 
 
 @dataclass(slots=True, kw_only=True)
-class _Sent:
+class _Call:
     request: Request
-    sent_s: float
     due_s: float | None
+    sent_s: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,37 +55,72 @@ class Part:
     salt: str
     origin_s: float  # the block's
     streams: int | None = None
-    limit_per_s: float | None = None
+    cap: Cap | None = None
     duration_s: float | None = None
     samples: list[Sample] = field(default_factory=list)
-    _calls: list[tuple[float, int, _Sent]] = field(default_factory=list)  # by arrival at the engine
-    _next: int = 0
+    failed: int = 0  # in flight when the part was stopped
+    tokens: int = 0  # of the requests that have ended
+    _wanted: list[tuple[float, int, _Call]] = field(default_factory=list)  # not sent yet, by when they would be
+    _sent: deque[_Call] = field(default_factory=deque)  # on the wire
+    _queue: Iterator[Request] = field(default_factory=lambda: iter(()))  # a closed loop's
     _ends: dict[int, float] = field(default_factory=dict)
     _followers: dict[int, list[Request]] = field(default_factory=dict)
-    _free_s: float = 0.0  # the cap lets the next request go then
     _started_s: float = 0.0
     _order: int = 0
 
+    @property
+    def planned(self) -> int:
+        """How many requests there are."""
+        return len(self.requests)
+
+    @property
+    def done(self) -> int:
+        """Requests that have ended."""
+        return len(self.samples)
+
     def run(self) -> StageMark:
         """Sends everything, to its end; says what became of it."""
-        self._started_s = self.process.now_s
+        process, watch = self.process, self.process.watch
+        self._started_s = process.now_s
+        watch.begins(self)
         if self.streams is not None:
+            self._queue = iter(self.requests)
             for _ in range(min(self.streams, len(self.requests))):
                 self._refill(self._started_s)
         else:
             self._schedule()
-        while True:
+        while not watch.stop_asked:
             self._deliver()
-            if self.process.model.busy:
-                self._ended(self.process.step())
-            elif self._calls:
-                self.process.wait(self._calls[0][0])
+            if process.model.busy:
+                finished = process.step()
+                if finished:
+                    self._ended(finished)
+            elif (next_s := self._next_s()) is not None:
+                process.wait(next_s)
             else:
                 break
+        return self._stopped() if watch.stop_asked else self._whole()
+
+    def _whole(self) -> StageMark:
         ended_s = max((sample.end_s for sample in self.samples), default=self._started_s - self.origin_s)
+        out_of_time = self.duration_s is not None and len(self.samples) < len(self.requests)
+        if out_of_time and self.duration_s is not None:  # who still waited to send is turned away then, not earlier
+            ended_s = max(ended_s, self._started_s + self.duration_s - self.origin_s)
         self.process.wait(self.origin_s + ended_s)
+        return self._mark(ended_s, "duration" if out_of_time else None)
+
+    def _stopped(self) -> StageMark:
+        """Ends what is in flight, as a client does that hangs up."""
+        now_s, model = self.process.now_s, self.process.model
+        for sequence in (*model.running, *model.waiting):
+            model.abort(sequence)
+            self.samples.append(self._cut(_call_of(sequence), sequence.events_s, now_s))
+        self.samples += [self._cut(call, (), now_s) for call in self._sent if call.sent_s <= now_s]
+        self.process.tally.look(model)
+        return self._mark(now_s - self.origin_s, "interrupted")
+
+    def _mark(self, ended_s: float, stopped: str | None) -> StageMark:
         sent = len(self.samples)
-        unsent = len(self.requests) - sent
         return StageMark(
             stage=self.stage,
             warmup=self.warmup,
@@ -129,10 +128,10 @@ class Part:
             ended_s=ended_s,
             planned=len(self.requests),
             sent=sent,
-            unsent=unsent,
-            ok=sent,
-            failed=0,
-            stopped="duration" if unsent else None,
+            unsent=len(self.requests) - sent,
+            ok=sent - self.failed,
+            failed=self.failed,
+            stopped=stopped,
         )
 
     def _schedule(self) -> None:
@@ -141,58 +140,48 @@ class Part:
                 self._followers.setdefault(request.after, []).append(request)
             else:
                 due_s = self._started_s + (request.due_s or 0.0)
-                self._send(request, due_s, due_s)
+                self._want(request, due_s, due_s)
 
     def _refill(self, at_s: float) -> None:
         """A stream is free: it takes the next request, and waits with it if that one has to wait."""
-        if self._next >= len(self.requests):
+        request = next(self._queue, None)
+        if request is None:
             return
-        request = self.requests[self._next]
-        self._next += 1
         if request.after is None:
-            self._send(request, at_s, None)
+            self._want(request, at_s, None)
         elif request.after in self._ends:
-            self._send(request, max(at_s, self._ends[request.after] + request.think_s), None)
+            self._want(request, max(at_s, self._ends[request.after] + request.think_s), None)
         else:
             self._followers.setdefault(request.after, []).append(request)
 
-    def _send(self, request: Request, at_s: float, due_s: float | None) -> None:
-        if self.limit_per_s is not None:
-            at_s = max(at_s, self._free_s)
-            self._free_s = at_s + 1 / self.limit_per_s
-        if self.duration_s is not None and at_s > self._started_s + self.duration_s:
-            return
+    def _want(self, request: Request, at_s: float, due_s: float | None) -> None:
         self._order += 1
-        front_s = self.process.arm.profile.front_s
-        heapq.heappush(self._calls, (at_s + front_s, self._order, _Sent(request=request, sent_s=at_s, due_s=due_s)))
+        heapq.heappush(self._wanted, (at_s, self._order, _Call(request=request, due_s=due_s)))
+
+    def _next_s(self) -> float | None:
+        """When the next thing happens while the engine is idle."""
+        instants = [self._wanted[0][0]] if self._wanted else []
+        if self._sent:
+            instants.append(self._sent[0].sent_s + self.process.arm.profile.front_s)
+        return min(instants, default=None)
 
     def _deliver(self) -> None:
-        process = self.process
-        while self._calls and self._calls[0][0] <= process.now_s:
-            arrived_s, _, sent = heapq.heappop(self._calls)
-            limits = process.model.limits
-            contents = (
-                block_contents(sent.request, owner=process.served, salt=self.salt, block_tokens=limits.block_tokens)
-                if limits.prefix_caching
-                else ()
-            )
-            process.accept(
-                Sequence(
-                    prompt_tokens=sent.request.prompt_tokens,
-                    output_tokens=sent.request.output_tokens,
-                    arrived_s=arrived_s,
-                    contents=contents,
-                    payload=sent,
-                )
-            )
+        """Sends what wants to be sent by now, in order of time, and hands the engine what has arrived."""
+        now_s, sent, front_s = self.process.now_s, self._sent, self.process.arm.profile.front_s
+        while self._wanted and self._wanted[0][0] <= now_s:
+            at_s, _, call = heapq.heappop(self._wanted)
+            call.sent_s = at_s if self.cap is None else self.cap.turn(at_s)
+            if self.duration_s is None or call.sent_s < self._started_s + self.duration_s:
+                sent.append(call)
+        while sent and (arrived_s := sent[0].sent_s + front_s) <= now_s:
+            call = sent.popleft()
+            self.process.accept(call.request, salt=self.salt, arrived_s=arrived_s, payload=call)
 
-    def _ended(self, step: Step) -> None:
-        for sequence in step.finished:
-            sent = sequence.payload
-            if not isinstance(sent, _Sent):
-                raise TypeError("a sequence of another client")
-            sample = self._sample(sequence, sent)
+    def _ended(self, finished: Items[Sequence]) -> None:
+        for sequence in finished:
+            sample = self._sample(sequence)
             self.samples.append(sample)
+            self.tokens += sequence.produced
             end_s = sample.end_s + self.origin_s
             self._ends[sample.index] = end_s
             for follower in self._followers.pop(sample.index, ()):
@@ -203,20 +192,21 @@ class Part:
     def _follow(self, request: Request, ended_s: float) -> None:
         at_s = ended_s + request.think_s
         if self.streams is not None:
-            self._send(request, at_s, None)
+            self._want(request, at_s, None)
             return
         due_s = at_s if request.due_s is None else max(at_s, self._started_s + request.due_s)
-        self._send(request, due_s, due_s)
+        self._want(request, due_s, due_s)
 
-    def _sample(self, sequence: Sequence, sent: _Sent) -> Sample:
+    def _sample(self, sequence: Sequence) -> Sample:
+        call = _call_of(sequence)
         shift_s = WIRE_S - self.origin_s
         events = tuple([at_s + shift_s for at_s in sequence.events_s])
         return Sample(
-            index=sent.request.index,
+            index=call.request.index,
             stage=self.stage,
             warmup=self.warmup,
-            due_s=None if sent.due_s is None else sent.due_s - self.origin_s,
-            sent_s=sent.sent_s - self.origin_s,
+            due_s=None if call.due_s is None else call.due_s - self.origin_s,
+            sent_s=call.sent_s - self.origin_s,
             first_byte_s=events[0],
             events_s=events,
             end_s=events[-1] + CLOSE_S,
@@ -228,6 +218,31 @@ class Part:
             finish_reason="length",
             status=200,
         )
+
+    def _cut(self, call: _Call, events_s: Items[float], now_s: float) -> Sample:
+        self.failed += 1
+        shift_s = WIRE_S - self.origin_s
+        events = tuple([at_s + shift_s for at_s in events_s if at_s + WIRE_S <= now_s])
+        return Sample(
+            index=call.request.index,
+            stage=self.stage,
+            warmup=self.warmup,
+            due_s=None if call.due_s is None else call.due_s - self.origin_s,
+            sent_s=call.sent_s - self.origin_s,
+            first_byte_s=events[0] if events else None,
+            events_s=events,
+            end_s=now_s - self.origin_s,
+            planned_prompt_tokens=call.request.prompt_tokens,
+            planned_output_tokens=call.request.output_tokens,
+            status=200 if events else None,
+            failure=Failure(kind="stopped", detail="in flight when the simulation was stopped"),
+        )
+
+
+def _call_of(sequence: Sequence) -> _Call:
+    if not isinstance(sequence.payload, _Call):
+        raise TypeError("a sequence of another client")
+    return sequence.payload
 
 
 def drive_stage(
@@ -241,8 +256,9 @@ def drive_stage(
     marks: list[StageMark] = []
     spec = stage.spec
     check(stage, process.arm)
+    cap = None if spec.limit_per_s is None else Cap(spec.limit_per_s)
     for requests, warmup in ((stage.warmup, True), (stage.requests, False)):
-        if warmup and not requests:
+        if (warmup and not requests) or process.watch.stop_asked:
             continue
         streams = spec.concurrency
         if streams is None and warmup and all(request.due_s is None for request in requests):
@@ -255,7 +271,7 @@ def drive_stage(
             salt=salt,
             origin_s=origin_s,
             streams=streams,
-            limit_per_s=spec.limit_per_s,
+            cap=cap,
             duration_s=None if warmup else spec.duration_s,
         )
         marks.append(part.run())

@@ -1,4 +1,4 @@
-"""loadgen's own emulated engine: vLLM's endpoints, metric names and log wording, so it is read as vLLM is."""
+"""loadgen's own emulated engine: vLLM's endpoints, metric names, log wording and silences: it is read as vLLM is."""
 
 from dataclasses import replace
 
@@ -10,6 +10,7 @@ ENGINE = replace(
     label="the emulator",
     module="loadgen.emulator",
     package="loadgen",
-    silences=(),
+    needs_model=False,
+    owner="loadgen-emulator",
     known_wrong=(),
 )

@@ -62,7 +62,8 @@ class Engine:
     has no known metrics. `rank_label`: the label that tells data-parallel ranks apart. `forces_length`: request fields
     that make the output exactly as long as asked; a value "output_tokens" stands for that number. `chat_limit`: the
     field that limits a chat's output. `config_metric`: a gauge whose labels are the cache's configuration.
-    `kv_dtype_flag`: the flag that sets the KV cache's type.
+    `kv_dtype_flag`: the flag that sets the KV cache's type. `needs_model`: False where an arm needs no model named.
+    `owner`: what /v1/models says of a served model's owner, where only this engine says so.
     """
 
     name: str
@@ -81,6 +82,8 @@ class Engine:
     done_sent: bool = True
     takes_cache_salt: bool = False
     kv_dtype_flag: str | None = None
+    needs_model: bool = True
+    owner: str | None = None
     default_block_tokens: int | None = None
     log: LogPatterns = field(default_factory=LogPatterns)
     silences: tuple[Silence, ...] = ()

@@ -16,7 +16,7 @@ from loadgen.drive.transport import Timeouts
 from loadgen.engines.body import request_body
 from loadgen.engines.engine import Engine
 from loadgen.engines.table import ENGINES
-from loadgen.errors import ExperimentError
+from loadgen.errors import ExperimentError, ServerError
 from loadgen.experiment.fleet import Endpoint
 from loadgen.experiment.order import repeat_of
 from loadgen.experiment.setup import Setup, nonce
@@ -28,6 +28,8 @@ from loadgen.workload.prompts import render
 
 FLUSH_INTERVAL_S = 1.0
 ALIVE_INTERVAL_S = 0.5
+DEATH_SHOWS_S = 0.5
+ALIVE_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +71,15 @@ async def drive_block(setup: Setup, position: int, endpoint: Endpoint, wanted: W
     """
     manifest = manifest_of(setup, position, endpoint.url)
     folder = block_folder(setup.root, position, manifest.arm)
-    turn = 1
-    while folder.exists():
-        turn += 1
-        folder = folder.with_name(f"{block_folder(setup.root, position, manifest.arm).name}-again-{turn}")
     write_once(folder, manifest)
     write_once(folder, endpoint.facts)
     clock = Clock()
-    writer = BlockWriter(folder)
+    writer, progress = BlockWriter(folder), Progress()
     try:
-        detail = await _drive_watched(setup, endpoint, wanted, manifest, (clock, writer))
+        detail = await _drive_watched(setup, endpoint, wanted, manifest, (clock, writer, progress))
     finally:
         writer.close()
-    died = endpoint.ended()
+    died = await _died(endpoint, suspect=progress.failed > 0)
     end = BlockEnd(
         ended_s=clock.now(),
         how="server_died" if died else "interrupted" if detail else "complete",
@@ -92,12 +90,11 @@ async def drive_block(setup: Setup, position: int, endpoint: Endpoint, wanted: W
 
 
 async def _drive_watched(
-    setup: Setup, endpoint: Endpoint, wanted: Wanted, manifest: Manifest, run: tuple[Clock, BlockWriter]
+    setup: Setup, endpoint: Endpoint, wanted: Wanted, manifest: Manifest, run: tuple[Clock, BlockWriter, Progress]
 ) -> str:
-    clock, writer = run
+    clock, writer, progress = run
     arm = setup.manifest.arms[setup.manifest.order[manifest.order]]
     engine, reach = ENGINES[arm.engine], setup.reach
-    progress = Progress()
     wanted.dashboard.watch(progress)
 
     def scraped(scrape: Scrape) -> None:
@@ -116,7 +113,7 @@ async def _drive_watched(
         )
         body_of = _body_of(setup, manifest, endpoint.facts.model or "", wanted.vocabulary, engine)
         outcome = await _with_company(
-            _stages(setup, wanted, client=client, body_of=body_of, progress=progress, run=run),
+            _stages(setup, wanted, client=client, body_of=body_of, progress=progress, run=(clock, writer)),
             scraper.run(),
             watch(clock, writer.append, lambda: progress.in_flight),
             _flush(writer),
@@ -213,6 +210,15 @@ async def _flush(writer: BlockWriter) -> None:
     while True:
         await asyncio.sleep(FLUSH_INTERVAL_S)
         writer.flush()
+
+
+async def _died(endpoint: Endpoint, *, suspect: bool) -> ServerError | None:
+    """Whether the server has ended. Where requests failed at the end it may be ending: that takes a moment to show."""
+    turns = DEATH_SHOWS_S / ALIVE_POLL_S if suspect else 0
+    while (died := endpoint.ended()) is None and turns > 0:
+        turns -= 1
+        await asyncio.sleep(ALIVE_POLL_S)
+    return died
 
 
 async def _while_alive(endpoint: Endpoint, stop: Stop) -> None:

@@ -55,6 +55,14 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Emulation:
+    """What stands in for servers in virtual time: profiles as asked for and their YAML, and the seed of their noise."""
+
+    profiles: Mapping[str, str]
+    noise_seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
     """An experiment ready to be conducted; `done` are the positions in the order that need no more driving."""
 
@@ -89,8 +97,9 @@ def create(
     restart: Restart,
     slo: Slo,
     reach: Reach,
+    emulation: Emulation | None = None,
 ) -> Setup:
-    """Makes the run directory `root` with its manifest and plan. `scenario` = (name, text).
+    """Makes the run directory `root` with its manifest and plan. `scenario` = (name, text). `emulation`: virtual time.
 
     Raises UserError if `root` already holds something, ExperimentError if the disk refuses.
     """
@@ -107,23 +116,28 @@ def create(
         restart=restart,
         slo=slo,
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        client_host=host_facts(),
+        client_host=host_facts() if emulation is None else None,
         packages=_packages(),
         plan_notes=plan.notes,
+        noise_seed=None if emulation is None else emulation.noise_seed,
+        profiles={} if emulation is None else dict(emulation.profiles),
     )
     write_once(root, manifest)
     write_once(root, plan)
     return Setup(root=root, manifest=manifest, plan=plan, reach=reach)
 
 
-def resume(root: Path, reach: Reach) -> Setup:
+def resume(root: Path, reach: Reach, *, virtual_time: bool = False) -> Setup:
     """An interrupted experiment, to go on with. Blocks that ended `complete` are not driven again.
 
-    Raises UserError if `root` is no run directory or its plan is gone.
+    Raises UserError if `root` is no run directory, its plan is gone, or it is of the other kind of time.
     """
     manifest, plan = read_once(root, ExperimentManifest), read_once(root, Plan)
     if manifest is None or plan is None:
         raise UserError(f"--resume: {root}: no experiment.json and plan.json there; give the folder of an earlier run")
+    if virtual_time != (manifest.noise_seed is not None):
+        verb = "simulate" if manifest.noise_seed is not None else "compare"
+        raise UserError(f"--resume: {root}: is a run of another kind; should be `loadgen {verb} --resume {root}`")
     if plan.digest != manifest.plan_digest:
         raise UserError(f"--resume: {root}/plan.json: is not the plan that this run began with; put that one back")
     complete = (b.manifest.order for b in read_experiment(root).blocks if b.end and b.end.how == "complete")

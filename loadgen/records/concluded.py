@@ -145,7 +145,8 @@ class Report(Record, frozen=True, kw_only=True):
     test: str | None
     order: tuple[str, ...]  # arm name by block
     restart: str
-    simulated: bool = False
+    simulated: bool = False  # an emulator stood in for the engine
+    virtual_time: bool = False  # and no server ran, no client: time was computed
     headlines: tuple[Headline, ...]
     arms: tuple[ArmReport, ...]
     stages: tuple[StageSpec, ...]

@@ -170,6 +170,8 @@ class ServerFacts(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()  # the server's own telling lines
     ready_after_s: float | None = None
     host: HostFacts | None = None
+    profile: str | None = None  # of an emulated engine: what its figures follow from
+    profile_source: str | None = None  # where that profile's numbers come from
 
 
 class Manifest(Record, frozen=True, kw_only=True):
@@ -239,6 +241,8 @@ class ExperimentManifest(Record, frozen=True, kw_only=True):
     client_host: HostFacts | None = None
     packages: dict[str, str] = msgspec.field(default_factory=dict)
     plan_notes: tuple[str, ...] = ()
+    noise_seed: int | None = None  # virtual time: no server ran, no client; the noise follows from this. None: they did
+    profiles: dict[str, str] = msgspec.field(default_factory=dict)  # virtual time: profile as asked for -> its YAML
 
 
 class Experiment(Record, frozen=True, kw_only=True):

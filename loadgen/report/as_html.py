@@ -21,7 +21,6 @@ TITLES = {
     "causes": "Why: four causes",
     "checklist": "Checklist of a fair comparison",
     "decode-step": "Decode step of one stream",
-    "arms": "The servers, as read back from them",
     "unintended": "Unintended differences between the arms",
     "failures": "Failed requests",
     "client": "Was the client innocent?",
@@ -64,12 +63,14 @@ def render(report: Report) -> str:
     """The whole page, about 5 MB, nearly all of it plotly.js."""
     figures = _Figures(report)
     found = [(name, title, body) for name, title, body in _sections(report, figures) if body is not None]
+    titles = TITLES | {"arms": words.servers(report)}
     links = (element("li", element("a", title, href=f"#{name}")) for name, title, _ in found)
     body = element(
         "body",
+        _band(report),
         _header(report),
         element("nav", element("ul", *links), aria_label="Contents"),
-        element("main", *(_section(*part) for part in found)),
+        element("main", *(_section(name, titles.get(name, title), body) for name, title, body in found)),
         element("footer", element("p", f"loadgen {report.loadgen}, report schema {report.schema}")),
         _json_script("report-data", as_json.render(report).decode()),
     )
@@ -95,7 +96,7 @@ def _sections(report: Report, figures: _Figures) -> Iterable[tuple[str, str, Ele
     yield "arms", "Servers", sections.arms(report)
     yield "unintended", "Unintended", sections.lines(lambda r: r.unintended)(report)
     yield "failures", "Failures", sections.lines(rows.failed_requests)(report)
-    yield "client", "Client", sections.checks(report.innocence)
+    yield "client", "Client", sections.client(report)
     yield "reproduce", "Reproduce", sections.reproduce(report)
 
 
@@ -117,13 +118,18 @@ def _joined(*parts: Content) -> Element | None:
 
 
 def _section(name: str, title: str, body: Element) -> Element:
-    title = TITLES.get(name, title)
     return element("section", element("h2", title, id=f"{name}-title"), body, id=name, aria_labelledby=f"{name}-title")
 
 
 def _header(report: Report) -> Element:
     said = f"{report.scenario}, {report.started_at}, {words.blocks_line(report)}"
     return element("header", element("h1", report.title), element("p", said, class_="caption"))
+
+
+def _band(report: Report) -> Element | None:
+    """What stays in sight wherever the page is read."""
+    simulated = words.simulated(report)
+    return element("p", simulated, class_="simulated") if simulated else None
 
 
 def _head(report: Report) -> Element:
@@ -133,7 +139,7 @@ def _head(report: Report) -> Element:
         element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", report.title),
+        element("title", f"SIMULATED: {report.title}" if report.simulated else report.title),
         raw("style", _asset("page.css")),
     )
 

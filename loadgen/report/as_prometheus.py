@@ -63,7 +63,12 @@ class _Families(Collector):
         self._add(started, _unix(report.started_at))
         simulated = self._gauge("loadgen_report_simulated", "1 if an emulator stood in for the engine")
         self._add(simulated, float(report.simulated))
-        yield from (info, started, simulated)
+        computed = self._gauge(
+            "loadgen_report_virtual_time", "1 if no server ran: figures follow from a profile", "arm", "profile"
+        )
+        for arm in report.arms if report.virtual_time else ():
+            self._add(computed, 1, arm.name, arm.facts.profile or "")
+        yield from (info, started, simulated, computed)
 
     def _requests(self) -> Iterator[Metric]:
         blocks = self._gauge("loadgen_blocks", "Blocks that were judged", "arm")

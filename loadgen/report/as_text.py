@@ -69,10 +69,10 @@ def _marked(console: Console, mark: Text | str, content: Text, indent: int = 2) 
 
 
 def _title(report: Report, console: Console, detail: bool) -> None:
+    if simulated := words.simulated(report):
+        _print(console, _text(simulated, "bold yellow"))
     _print(console, _text(report.title, "bold"))
     _print(console, _text(f"{report.scenario}, {report.started_at}, {words.blocks_line(report)}", "dim"))
-    if report.simulated:
-        _print(console, Text(words.SIMULATED, style="bold yellow"))
 
 
 def _verdicts(report: Report, console: Console, detail: bool) -> None:
@@ -82,7 +82,7 @@ def _verdicts(report: Report, console: Console, detail: bool) -> None:
     for headline in report.headlines:
         sign, mood = words.HEADLINE[headline.verdict]
         answer = (f"{sign} {headline.verdict.upper()}" if report.test else "", f"bold {STYLE[mood]}")
-        _print(console, Text.assemble((f"{words.ROLE[headline.role] + ':':<13}", "bold"), answer))
+        _print(console, Text.assemble((f"{words.ROLE[headline.role] + ': ':<13}", "bold"), answer))
         _print(console, _text(headline.sentence), 2)
     if report.warnings:
         many = len(report.warnings)
@@ -197,7 +197,10 @@ def _checklist(report: Report, console: Console, detail: bool) -> None:
 
 
 def _innocence(report: Report, console: Console, detail: bool) -> None:
-    if report.innocence:
+    if report.virtual_time:
+        _heading(console, "Was the client innocent?")
+        _print(console, Text(words.NO_CLIENT), 2)
+    elif report.innocence:
         _heading(console, "Was the client innocent?")
         _checks(console, report.innocence)
 
@@ -205,7 +208,7 @@ def _innocence(report: Report, console: Console, detail: bool) -> None:
 def _facts(report: Report, console: Console, detail: bool) -> None:
     if not report.arms:
         return
-    _heading(console, "The servers, as read back from them", "≠ marks what differs" if len(report.arms) > 1 else "")
+    _heading(console, words.servers(report), "≠ marks what differs" if len(report.arms) > 1 else "")
     table = _table()
     table.add_column("")
     table.add_column("")
@@ -236,6 +239,8 @@ def _reproduce(report: Report, console: Console, detail: bool) -> None:
     _heading(console, "Reproduce")
     _print(console, _text(report.command), 2)
     _print(console, _text(f"loadgen report {report.path}", "dim"), 2)
+    if report.virtual_time:
+        _print(console, _text(words.simulated(report), "bold yellow"), 2)
     if detail:
         for note in report.plan_notes:
             _print(console, _text(note, "dim"), 2)

@@ -8,7 +8,7 @@ from loadgen.records import ArmReport, Difference, Estimate, Report, ServerFacts
 from loadgen.report.words import bounds, how_sent, label, ratio_interval, ratio_text, unit, with_interval
 
 _LATENCY = ("ttft_p50_s", "ttft_p99_s", "itl_p50_s", "itl_p99_s")
-_SERVER = ("kv_usage_peak_ratio", "running_mean", "waiting_mean", "preemptions")
+_SERVER = ("kv_usage_peak_ratio", "prefix_hit_ratio", "running_mean", "waiting_mean", "preemptions")
 ESSENTIAL: dict[str, tuple[str, ...]] = {
     "one_stream": ("output_tokens_per_s", *_LATENCY),
     "saturated": ("output_tokens_per_s", "goodput_per_s", *_LATENCY, *_SERVER),
@@ -214,6 +214,10 @@ _FACTS: dict[str, Callable[[ArmReport], str]] = {
     "prefix caching": lambda arm: _switch(arm.facts.prefix_caching),
     "machine": lambda arm: _machine(arm.facts),
 }
+_PROFILE: dict[str, Callable[[ArmReport], str]] = {
+    "profile": lambda arm: _known(arm.facts.profile),
+    "profile's source": lambda arm: _known(arm.facts.profile_source),
+}
 _MORE_FACTS: dict[str, Callable[[ArmReport], str]] = {
     "model": lambda arm: _known(arm.facts.model),
     "max_model_len": lambda arm: text(arm.facts.max_model_len, "tokens"),
@@ -229,6 +233,8 @@ _MORE_FACTS: dict[str, Callable[[ArmReport], str]] = {
 def facts(report: Report, *, detail: bool = False) -> list[Fact]:
     """Facts of all arms side by side, as read back from the servers."""
     table = _FACTS | _MORE_FACTS if detail else _FACTS
+    if any(arm.facts.profile for arm in report.arms):
+        table = {name: read for name, read in (_PROFILE | table).items() if detail or name != "profile's source"}
     extras = {"KV capacity": _capacity_ratio(report)}
     return [
         Fact(label=name, values=tuple(read(arm) for arm in report.arms), extra=extras.get(name, ""))

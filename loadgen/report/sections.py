@@ -38,8 +38,6 @@ def verdict(report: Report) -> Element:
     else:
         cards = [_card(report, headline) for headline in report.headlines]
     notices = []
-    if report.simulated:
-        notices.append(element("p", words.SIMULATED, class_="notice"))
     if report.warnings:
         notices.append(element("ul", *(element("li", line) for line in report.warnings), class_="notice"))
     return element("div", element("div", *cards, class_="cards"), *notices)
@@ -190,6 +188,11 @@ def _check(check: Check) -> Element:
     )
 
 
+def client(report: Report) -> Element | None:
+    """Whether the client was on time; in virtual time there was none."""
+    return element("p", words.NO_CLIENT) if report.virtual_time else checks(report.innocence)
+
+
 def arms(report: Report) -> Element | None:
     """Facts of both arms side by side; what differs is marked."""
     if not report.arms:
@@ -234,7 +237,7 @@ def reproduce(report: Report) -> Element:
     pairs = (
         ("run directory", report.path),
         ("blocks", words.blocks_line(report)),
-        ("client", machine or "unknown"),
+        ("client", "none" if report.virtual_time else machine or "unknown"),
         ("versions", f"loadgen {report.loadgen}{', ' if versions else ''}{versions}"),
         *(("plan", note) for note in report.plan_notes),
     )

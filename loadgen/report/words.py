@@ -44,7 +44,8 @@ GAUGE: dict[str, tuple[str, Unit]] = {
     "waiting": ("waiting", "count"),
     "preemptions": ("preemptions", "count"),
 }
-SIMULATED = "Simulated: these figures come from an emulator, not from an engine."
+SIMULATED = "SIMULATED: these figures come from an emulator, not from an engine."
+NO_CLIENT = "No client existed: in virtual time nothing is sent, and nobody can be late."
 NOT_COMPARED = "One arm: there is nothing to compare."
 NOT_JUDGED = "No verdict: the run did not get far enough to judge it."
 
@@ -131,6 +132,20 @@ def how_sent(stage: StageSpec) -> str:
         pace = "" if stage.speed == 1 else f", {stage.speed:g}x as fast"
         return f"at the trace's own times{pace}"
     return "open loop"
+
+
+def simulated(report: Report) -> str:
+    """What a reader must know before any figure; empty where real engines were measured."""
+    profiles = " and ".join(dict.fromkeys(arm.facts.profile for arm in report.arms if arm.facts.profile))
+    if report.virtual_time:
+        which = f"profile{'s' if ' and ' in profiles else ''} {profiles}" if profiles else "a profile"
+        return f"SIMULATED: no server ran; these figures follow from {which}."
+    return SIMULATED if report.simulated else ""
+
+
+def servers(report: Report) -> str:
+    """The title of the section on what the arms are."""
+    return "The engines, as their profile has them" if report.virtual_time else "The servers, as read back from them"
 
 
 def blocks_line(report: Report) -> str:

@@ -75,7 +75,8 @@ def resolve(
     arms = _logged(_distinct([arm for arm in found if arm is not None]), logs or {}, complaints)
     for arm in arms:
         complaints += _conflicts(arm, overrides)
-    complaints += _model_complaints(arms)
+    if engine.needs_model:
+        complaints += _model_complaints(arms)
     if complaints:
         raise UserError(*dict.fromkeys(complaints))
     return arms

@@ -16,9 +16,12 @@ from loadgen.server.arms import looks_like_folder
 def engine_python(engine: Engine, environ: Mapping[str, str] = os.environ) -> Path:
     """The Python that has the engine.
 
-    For vLLM: LOADGEN_VLLM_PYTHON, else .venv-vllm here or beside the package, else the one that runs loadgen. Raises
-    UserError for a variable that names no program, ServerError where the engine is nowhere.
+    For vLLM: LOADGEN_VLLM_PYTHON, else .venv-vllm here or beside the package, else the one that runs loadgen. For an
+    engine of loadgen's own: the one that runs loadgen. Raises UserError for a variable that names no program,
+    ServerError where the engine is nowhere.
     """
+    if is_own(engine):
+        return Path(sys.executable)
     variable = f"LOADGEN_{engine.name.upper()}_PYTHON"
     if asked := environ.get(variable):
         if not os.access(asked, os.X_OK):
@@ -34,6 +37,18 @@ def engine_python(engine: Engine, environ: Mapping[str, str] = os.environ) -> Pa
         f"{engine.label} is not installed: no {venv} here and none beside loadgen; run deploy/{engine.name}/install.sh "
         f".venv-{engine.name}, or set {variable} to a python that has it"
     )
+
+
+def is_own(engine: Engine) -> bool:
+    """True for an engine that is part of loadgen."""
+    return engine.package == "loadgen"
+
+
+def own_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment of an engine of loadgen's own: it imports the very loadgen that starts it."""
+    checkout = str(Path(loadgen.__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, (checkout, environ.get("PYTHONPATH"))))
+    return {**environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
 
 
 def is_cpu_build(python: Path) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import httpx
 
 from loadgen.engines.engine import Engine
+from loadgen.engines.table import ENGINES
 from loadgen.errors import ServerError
 from loadgen.records import BackendSeen, HostFacts, ServerFacts
 from loadgen.server.address import is_loopback, server_root
@@ -26,6 +27,7 @@ class Answers:
 
     version: str | None = None
     model: str | None = None
+    owner: str | None = None
     max_model_len: int | None = None
     cache: Mapping[str, str] = field(default_factory=dict)
 
@@ -45,8 +47,8 @@ async def read_facts(
 
     Endpoints win over the log where both tell, except that a log line on the type really stored wins over the
     configuration. `argv` says what was asked, never what is. An attention backend is told by logs alone; an empty
-    `backends` means not known. `bytes_per_token` is per GPU where the model is spread over several. Raises ServerError
-    if `url` does not answer.
+    `backends` means not known. `bytes_per_token` is per GPU where the model is spread over several. An emulated server
+    is called one, whatever engine it was taken for. Raises ServerError if `url` does not answer.
     """
     answers = await _ask(server_root(url), engine, headers or {}, transport) if url else Answers()
     seen = read_log(log_text, engine) if log_text is not None else LogFacts(settings={}, config={})
@@ -80,7 +82,7 @@ def assembled(
     memory = _whole(answers.cache.get("kv_cache_memory_bytes")) or seen.kv_memory_bytes
     exact = "kv_cache_memory_bytes" in answers.cache or (memory or 0) >= _EXACT_ENOUGH_BYTES
     return ServerFacts(
-        engine=engine.name,
+        engine=next((one.name for one in ENGINES.values() if one.owner and one.owner == answers.owner), engine.name),
         version=version,
         url=url,
         model=answers.model or seen.settings.get("served_model_name") or seen.config.get("served_model_name"),
@@ -197,6 +199,7 @@ async def _ask(
     return Answers(
         version=_string(version.get("version")) if isinstance(version, dict) else None,
         model=_string(first.get("id")),
+        owner=_string(first.get("owned_by")),
         max_model_len=limit if isinstance(limit, int) else None,
         cache=cache or {},
     )

@@ -21,7 +21,8 @@ from loadgen.engines.table import ENGINES
 from loadgen.errors import ServerError, UserError
 from loadgen.records import ArmSpec
 from loadgen.server import log, supervise
-from loadgen.server.environment import engine_environment, engine_python, is_cpu_build
+from loadgen.server.child import Child
+from loadgen.server.environment import engine_environment, engine_python, is_cpu_build, is_own, own_environment
 
 OnWait = Callable[[float, str], None]
 
@@ -40,11 +41,11 @@ class Server:
     argv: tuple[str, ...]
     ready_after_s: float
     name: str
-    process: "subprocess.Popen[bytes]" = field(repr=False)
+    child: Child = field(repr=False)
 
     def ended(self) -> ServerError | None:
         """What to tell if the engine has ended by itself; None while it runs."""
-        code = self.process.poll()
+        code = self.child.code()
         return None if code is None else _died(self.name, code, self.log_path)
 
 
@@ -122,36 +123,42 @@ async def launched(
         raise ServerError(f"arm {arm.name}: port {port} is in use by another program; choose another with --port")
     python = await asyncio.to_thread(engine_python, engine)
     argv = server_argv(arm, engine=engine, python=python, host=host, port=port)
-    environment = engine_environment(
-        {**arm.shared_flags, **arm.flags}, cpu=await asyncio.to_thread(is_cpu_build, python), cores=_cores()
-    )
-    async with supervised(argv, environment=environment, log_path=log_path, grace_s=grace_s) as (process, pid):
+    environment = await asyncio.to_thread(_environment, arm, engine, python)
+    async with supervised(argv, environment=environment, log_path=log_path, grace_s=grace_s) as child:
         started = time.monotonic()
         url = f"http://{host}:{port}"
-        await _ready(arm.name, url + engine.ready_path, process, log_path, on_wait=on_wait, timeout_s=timeout_s)
+        await _ready(arm.name, url + engine.ready_path, child, log_path, on_wait=on_wait, timeout_s=timeout_s)
         yield Server(
             url=url,
             log_path=log_path,
-            pid=pid,
+            pid=child.pid,
             argv=tuple(argv),
             ready_after_s=time.monotonic() - started,
             name=arm.name,
-            process=process,
+            child=child,
         )
+
+
+def _environment(arm: ArmSpec, engine: Engine, python: Path) -> dict[str, str]:
+    if is_own(engine):
+        return own_environment()
+    return engine_environment({**arm.shared_flags, **arm.flags}, cpu=is_cpu_build(python), cores=_cores())
 
 
 @asynccontextmanager
 async def supervised(
     argv: Sequence[str], *, environment: Mapping[str, str], log_path: Path, grace_s: float
-) -> AsyncIterator[tuple["subprocess.Popen[bytes]", int]]:
-    """Any program under the supervisor: gives the supervisor's process and the program's own process id."""
+) -> AsyncIterator[Child]:
+    """Any program under the supervisor."""
     log_path.parent.mkdir(parents=True, exist_ok=True)
     ours, theirs = socket.socketpair()
     with ours, log_path.open("wb") as output:
         with theirs:
             process = _start(argv, environment, grace_s, stdin=theirs.fileno(), output=output)
+        child = Child(process=process, link=ours)
         try:
-            yield process, await asyncio.to_thread(_told_pid, ours)
+            await asyncio.to_thread(child.wait_for_pid)
+            yield child
         finally:
             ours.close()  # the supervisor sees this and ends the engine, whatever becomes of us now
             await asyncio.shield(asyncio.to_thread(_wait, process, grace_s + supervise.KILL_WAIT_S + 5))
@@ -168,17 +175,6 @@ def _start(
         env=dict(environment),
         process_group=0,
     )
-
-
-def _told_pid(ours: socket.socket) -> int:
-    ours.settimeout(30)
-    told = b""
-    while not told.endswith(b"\n"):
-        piece = ours.recv(32)
-        if not piece:
-            return 0
-        told += piece
-    return int(told)
 
 
 def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> None:
@@ -198,7 +194,7 @@ def _cores() -> list[int]:
 async def _ready(
     name: str,
     url: str,
-    process: "subprocess.Popen[bytes]",
+    child: Child,
     log_path: Path,
     *,
     on_wait: OnWait,
@@ -207,7 +203,7 @@ async def _ready(
     started = time.monotonic()
     async with httpx.AsyncClient(trust_env=False, timeout=5.0) as client:
         while True:
-            code = process.poll()
+            code = child.code()
             if code is not None:
                 raise _died(name, code, log_path)
             if await _answers(client, url):

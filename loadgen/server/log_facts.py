@@ -46,11 +46,11 @@ def read_log(text: str, engine: Engine) -> LogFacts:
     settings = _assignments(asked)
     tokens, assumed, device = _capacity(messages, engine, settings)
     backends = _backends(messages, patterns)
-    if any(backend.name.startswith("ROCM") for backend in backends):
-        device = "rocm"
+    rocm = any(backend.name.startswith("ROCM") for backend in backends)
     return LogFacts(
         version=_group(patterns.version, [line.text for line in reversed(everything)]),
-        device=device or config.get("device_config"),
+        # until 0.28 a CPU's capacity line says "GPU" too
+        device="rocm" if rocm else config.get("device_config") or device,
         settings=settings,
         config=config,
         effective_dtype=_group(patterns.effective_dtype, messages),

@@ -9,8 +9,9 @@ grandchildren, and fires when the thread that forked ends. Here the supervisor i
 orphans become its children wherever they hid, so it finds them all. If the supervisor itself is killed, the engine's
 first process gets KILL as a parent-death signal.
 
-Writes the engine's process id and a newline to standard input's socket; ends with the engine's exit code (128 + signal
-for a signal, 127 if it cannot be started). Standard library only, single-threaded, asleep while nothing happens.
+Writes the engine's process id and a newline to standard input's socket, then its exit code and a newline as soon as its
+first process has ended. Ends itself with that code (128 + signal for a signal, 127 if it cannot be started) when all
+are gone. Standard library only, single-threaded, asleep while nothing happens.
 """
 
 import contextlib
@@ -44,13 +45,14 @@ def main() -> int:
     except OSError as error:
         sys.stderr.write(f"{command[0]}: cannot be started: {error.strerror}\n")
         return 127
-    with contextlib.suppress(OSError):
-        os.write(0, b"%d\n" % child.pid)
+    _tell(child.pid)
     family = Family(child.pid)
     family.run_until_told(wake)
+    if family.code is not None:
+        _tell(_as_shells_do(family.code))
     family.end(grace_s, wake)
     child.returncode = family.code
-    return 0 if family.code is None else family.code if family.code >= 0 else 128 - family.code
+    return 0 if family.code is None else _as_shells_do(family.code)
 
 
 class Family:
@@ -128,6 +130,15 @@ def descendants(root: int) -> list[int]:
         found += below
         todo += below
     return found
+
+
+def _tell(number: int) -> None:
+    with contextlib.suppress(OSError):
+        os.write(0, b"%d\n" % number)
+
+
+def _as_shells_do(code: int) -> int:
+    return code if code >= 0 else 128 - code
 
 
 def _prctl(option: int, value: int) -> None:

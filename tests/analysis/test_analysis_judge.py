@@ -261,8 +261,25 @@ def test_several_tokens_per_event(demo):
     assert any("gaps are between events, not tokens" in line for line in report.decomposition.warnings)
     tokens = [s for s in report.summaries if (s.stage, s.quantity) == ("saturated", "itl_p50_s")]
     assert all("several tokens came in one event" in s.estimate.warnings[-1] for s in tokens)
+    assert "saturated: fp8: several tokens came in one event: ITL is between events" in "; ".join(report.warnings)
     was = difference(judge(demo), "saturated", "output_tokens_per_s").base.center
     assert difference(report, "saturated", "output_tokens_per_s").base.center == pytest.approx(was, rel=0.02)
+
+
+def test_gaps_are_not_compared_where_one_arm_alone_puts_several_tokens_into_an_event(demo):
+    run = demo
+    for number, block in enumerate(demo.blocks):
+        if block.manifest.arm == "fp8":
+            paired = tuple(synthetic.replace_record(s, events_s=s.events_s[::2]) for s in block.samples)
+            run = synthetic.edited(run, number, samples=paired)
+    report = judge(run)
+    for quantity in ("itl_p50_s", "itl_p99_s"):
+        one = difference(report, "saturated", quantity)
+        assert one.verdict == "cannot tell"
+        assert one.note.startswith("cannot tell: an event holds 1 tokens on bf16 and 1.99 on fp8: ")
+    assert difference(report, "saturated", "output_tokens_per_s").verdict == "better"
+    assert report.decomposition is None
+    assert {f.cause: f.verdict for f in report.findings}["conversion"] == "not observable"
 
 
 def test_false_alarms_of_headlines_over_many_equal_experiments():

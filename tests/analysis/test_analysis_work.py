@@ -91,3 +91,11 @@ def test_unreported_token_counts_are_said_but_compared(run):
     assert report.unintended == ()
     assert any("one event is taken as one token" in line for line in report.warnings)
     assert all(d.ratio.center is not None for d in report.differences)
+
+
+def test_a_run_of_one_arm_says_where_the_server_does_not_count():
+    alone = synthetic.experiment((synthetic.BF16,), STAGES, repeats=2)
+    uncounted = changed(alone, 0, {("saturated", 3)}, lambda s: synthetic.replace_record(s, output_tokens=None))
+    said = "saturated: bf16: no token counts from the server for 1 requests: one event is taken as one token"
+    assert said in judge(uncounted).warnings
+    assert said not in judge(alone).warnings

@@ -118,7 +118,8 @@ def test_cut_in_mid_stream(transport: Transport, how: str) -> None:
 
 @BOTH
 def test_stall_in_mid_stream(transport: Transport) -> None:
-    assert failure([HEAD, chunk(token()), "hang"], transport, timeouts=Timeouts(read_s=0.1))[0] == "timeout"
+    kind, detail = failure([HEAD, chunk(token()), 0.02, "hang"], transport, timeouts=Timeouts(read_s=0.1))
+    assert (kind, detail) == ("timeout", "no byte for 0.1 s, after 1 events with content")
 
 
 @BOTH
@@ -141,6 +142,7 @@ def test_refused(transport: Transport) -> None:
     sample = asyncio.run(main())
     assert sample.failure is not None
     assert sample.failure.kind == "connect"
+    assert sample.failure.detail.startswith("cannot connect to localhost:")
 
 
 @BOTH

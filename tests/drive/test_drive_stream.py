@@ -56,6 +56,13 @@ def test_a_count_that_cannot_be_is_not_known(count: int) -> None:
     assert (reading.prompt_tokens, reading.output_tokens, reading.cached_tokens) == (None, None, None)
 
 
+def test_counts_of_zero_are_none_where_there_must_have_been_tokens() -> None:
+    reading = read(token(" a"), usage(0, prompt=0), DONE)
+    assert (reading.prompt_tokens, reading.output_tokens) == (None, None)
+    assert read(usage(0), DONE).output_tokens == 0
+    assert read(token(" a", usage={"completion_tokens": 0}), token(" b"), usage(2), DONE).output_tokens == 2
+
+
 def test_the_last_of_continuous_usage_counts() -> None:
     assert read(token(usage={"completion_tokens": 1}), token(usage={"completion_tokens": 2})).output_tokens == 2
 

@@ -177,6 +177,24 @@ def empty_stages() -> Report:
     )
 
 
+def virtual_time() -> Report:
+    """`loadgen simulate`: no server ran and no client."""
+    whole = comparison()
+    told = {"profile": "h100-llama3.1-8b", "profile_source": "a vendor's figures, 2026-04-22"}
+    return msgspec.structs.replace(
+        whole,
+        command="loadgen simulate kv-demo --arm bf16 --arm fp8 --profile h100-llama3.1-8b",
+        simulated=True,
+        virtual_time=True,
+        arms=tuple(
+            msgspec.structs.replace(arm, facts=msgspec.structs.replace(arm.facts, url=None, **told))
+            for arm in whole.arms
+        ),
+        innocence=(),
+        client_host=None,
+    )
+
+
 def renamed(report: Report, *, base: str, test: str, stage: str) -> Report:
     """The same report with other names for its arms and for its saturated stage."""
     names = {"bf16": base, "fp8": test, "full": stage}
@@ -202,4 +220,5 @@ VARIANTS = {
     "hostile": hostile,
     "long_names": long_names,
     "empty_stages": empty_stages,
+    "virtual_time": virtual_time,
 }

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 from report_example import comparison
-from report_variants import EVIL, VARIANTS, hostile
+from report_variants import EVIL, VARIANTS, hostile, virtual_time
 
 from loadgen.records import Report
 from loadgen.report import as_html
@@ -123,4 +123,14 @@ def test_plotly_gets_names_that_it_shows_literally() -> None:
 
 
 def test_a_simulated_report_says_so() -> None:
-    assert "Simulated" in Page(as_html.render(msgspec.structs.replace(comparison(), simulated=True))).text
+    page = as_html.render(msgspec.structs.replace(comparison(), simulated=True))
+    assert Page(page).text.count("SIMULATED: ") == 2, "in the title and in the bar that stays in sight"
+    assert '<p class="simulated">' in page
+    assert '<p class="simulated">' not in as_html.render(comparison())
+
+
+def test_virtual_time_says_that_no_server_ran_and_no_client() -> None:
+    source = as_html.render(virtual_time())
+    assert "<title>SIMULATED: " in source
+    assert '<p class="simulated">SIMULATED: no server ran; these figures follow from profile h100' in source
+    assert "No client existed" in Page(source).text

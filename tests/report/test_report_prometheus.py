@@ -5,7 +5,7 @@ import pytest
 import report_golden
 from prometheus_client.parser import text_string_to_metric_families
 from report_example import comparison
-from report_variants import EVIL, VARIANTS, hostile, unknown_facts
+from report_variants import EVIL, VARIANTS, hostile, unknown_facts, virtual_time
 
 from loadgen.records import Report
 from loadgen.report import as_prometheus
@@ -79,3 +79,11 @@ def test_what_is_not_known_is_left_out() -> None:
 def test_labels_survive_quotes_and_line_ends() -> None:
     arms = {dict(key)["arm"] for key in samples(hostile())["loadgen_blocks"]}
     assert arms == {EVIL, 'fp8"\\\n\x1b[31m'}
+
+
+def test_virtual_time_is_a_series_of_its_own_with_the_profile() -> None:
+    found = samples(virtual_time())
+    (labels,) = {key for key in found["loadgen_report_virtual_time"] if ("arm", "fp8") in key}
+    assert ("profile", "h100-llama3.1-8b") in labels
+    assert set(found["loadgen_report_simulated"].values()) == {1.0}
+    assert "loadgen_report_virtual_time" not in samples(comparison())

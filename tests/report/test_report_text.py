@@ -5,7 +5,7 @@ import msgspec
 import pytest
 import report_golden
 from report_example import comparison
-from report_variants import VARIANTS, hostile, long_names, one_arm
+from report_variants import VARIANTS, hostile, long_names, one_arm, virtual_time
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -89,4 +89,15 @@ def test_one_arm_shows_figures_and_claims_nothing() -> None:
 
 def test_a_simulated_report_says_so_at_the_top() -> None:
     simulated = msgspec.structs.replace(comparison(), simulated=True)
-    assert "Simulated" in "\n".join(rendered(simulated, 80).splitlines()[:5])
+    assert rendered(simulated, 80).startswith("SIMULATED: ")
+
+
+def test_virtual_time_is_told_at_the_top_and_at_the_end_and_no_client_is_blamed() -> None:
+    shown = rendered(virtual_time(), 120)
+    told = "SIMULATED: no server ran; these figures follow from profile h100-llama3.1-8b."
+    assert shown.startswith(told)
+    assert shown.splitlines()[-1].strip() == told
+    assert "No client existed" in shown
+    assert "not watched" not in shown
+    assert "read back" not in shown
+    assert "a vendor's figures" in rendered(virtual_time(), 120, detail=True)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.engines import openai, vllm
+from loadgen.engines import emulator, openai, vllm
 from loadgen.errors import UserError
 from loadgen.server.arms import find_deploy, known_arms, read_flags, resolve
 
@@ -173,3 +173,9 @@ def test_running_servers_need_no_deploy_folder():
     (arm,) = arms(["a=http://h:1/v1"], None, engine=openai.ENGINE)
     assert (arm.name, arm.engine, arm.url) == ("a", "openai", "http://h:1")
     assert arms(["bf16"], None, model="org/m")[0].flags == {"kv-cache-dtype": "bfloat16"}
+
+
+def test_an_emulated_arm_needs_no_model_its_profile_has_one():
+    found = arms(["bf16", "fp8"], REPOSITORY / "deploy", engine=emulator.ENGINE)
+    assert [arm.flags["kv-cache-dtype"] for arm in found] == ["bfloat16", "fp8"]
+    assert all("profile" in arm.shared_flags for arm in found)

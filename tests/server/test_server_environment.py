@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from loadgen.engines import vllm
+from loadgen.engines import emulator, vllm
 from loadgen.errors import ServerError, UserError
 from loadgen.records import HostFacts
 from loadgen.server import host
-from loadgen.server.environment import engine_environment, engine_python, is_cpu_build
+from loadgen.server.environment import engine_environment, engine_python, is_cpu_build, is_own, own_environment
 
 
 def test_the_variable_wins(tmp_path, monkeypatch):
@@ -25,6 +25,18 @@ def test_then_the_folder_here(tmp_path, monkeypatch):
     python.write_text("#!/bin/sh\n")
     python.chmod(0o755)
     assert engine_python(vllm.ENGINE, {}) == python
+
+
+def test_an_engine_of_loadgens_own_runs_beside_it_and_is_the_same_checkout(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert is_own(emulator.ENGINE)
+    assert not is_own(vllm.ENGINE)
+    assert engine_python(emulator.ENGINE, {}) == Path(sys.executable)
+    found = own_environment({"PYTHONPATH": "mine", "X": "y"})
+    checkout, _, rest = found["PYTHONPATH"].partition(os.pathsep)
+    assert (Path(checkout) / "loadgen" / "emulator" / "__main__.py").is_file()
+    assert (rest, found["X"]) == ("mine", "y")
+    assert not [name for name in own_environment({}) if "VLLM" in name]
 
 
 def test_nowhere_is_one_clear_line(tmp_path, monkeypatch):

@@ -97,7 +97,7 @@ def test_nothing_survives_a_killed_loadgen(fake_python, tmp_path):
             spec = ArmSpec(name="a", engine="vllm", flags={{"children": {str(tmp_path / "pids")!r}}})
             async with launched(spec, port=free_port(8440), log_path=Path({str(tmp_path / "log")!r}),
                                 on_wait=lambda *_: None, grace_s=0.3) as server:
-                print(server.pid, server.process.pid, flush=True)
+                print(server.pid, server.child.process.pid, flush=True)
                 await asyncio.sleep(600)
 
         asyncio.run(main())
@@ -114,7 +114,7 @@ def test_nothing_survives_a_killed_loadgen(fake_python, tmp_path):
 
 def test_the_engine_goes_with_a_killed_supervisor(fake_python, tmp_path):
     async def inside(server):
-        server.process.kill()
+        server.child.process.kill()
         wait_until(lambda: gone(server.pid))
         assert "killed by signal 9" in str(server.ended())
 
@@ -152,7 +152,7 @@ def test_an_engine_that_never_gets_ready(fake_python, tmp_path):
 def test_an_engine_that_dies_later(fake_python, tmp_path):
     async def inside(server):
         os.kill(server.pid, signal.SIGTERM)
-        await asyncio.to_thread(server.process.wait, 10)
+        await asyncio.to_thread(server.child.process.wait, 10)
         assert "was killed by signal 15" in str(server.ended())
 
     asyncio.run(use(arm(), tmp_path, inside=inside))

@@ -253,3 +253,14 @@ def test_a_log_with_several_starts_counts_from_the_last():
     size = "INFO 11-30 14:45:29 [x.py:1] GPU KV cache size: {} tokens\n"
     seen = read_log(start.format("auto") + size.format("1,000") + start.format("fp8") + size.format("2,000"), ENGINE)
     assert (seen.settings["kv_cache_dtype"], seen.capacity_tokens) == ("fp8", 2_000)
+
+
+def test_the_configuration_tells_the_device_where_the_capacity_speaks_of_a_gpu_on_any():
+    text = (
+        "INFO 09-22 20:31:06 [core.py:71] Initializing a V1 LLM engine (v0.11.0) with config: model='m', "
+        "kv_cache_dtype=auto, device_config=cpu, served_model_name=m\n"
+        "INFO 09-22 20:31:09 [kv_cache_utils.py:864] GPU KV cache size: 4,096 tokens\n"
+    )
+    assert read_log(text, ENGINE).device == "cpu"
+    rocm = text.replace("=cpu", "=cuda") + "INFO 09-22 20:31:09 [x.py:1] Using ROCM_ATTN backend.\n"
+    assert read_log(rocm, ENGINE).device == "rocm"

@@ -40,8 +40,9 @@ def test_the_examples_of_the_page_are_good(tmp_path: Path, monkeypatch: pytest.M
 def test_named_scenarios_load_and_say_what_they_are(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "azure-2023").mkdir()
-    (tmp_path / "azure-2023" / "AzureLLMInferenceTrace_conv.csv").touch()
+    for trace in ("azure-2023/AzureLLMInferenceTrace_conv.csv", "mooncake-fast25/conversation_trace.jsonl"):
+        (tmp_path / trace).parent.mkdir()
+        (tmp_path / trace).touch()
     monkeypatch.setenv("LOADGEN_TRACES", str(tmp_path))
     assert path.read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=scenario.schema.json\n")
     loaded = scenario.load(path)
