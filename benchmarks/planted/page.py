@@ -78,7 +78,9 @@ def effects_section(outcomes: Outcomes) -> tuple[list[str], Targets]:
     for seed, cases in outcomes.items():
         for size in effects.EFFECTS:
             held = [one["rows"] for one in cases if one["size"] == size]
-            rows.append([str(seed), f"{size:.0%}", str(len(held)), *(str(_rows(held, place)) for place in (2, 3, 4))])
+            rows.append(
+                [str(seed), f"{100 * size:.0f} %", str(len(held)), *(str(_rows(held, place)) for place in (2, 3, 4))]
+            )
         everything = [one["rows"] for one in cases]
         covered = _rows(everything, 4)
         targets.append(Target(name="effects: intervals that cover", seed=seed, found=covered, low=0.93, high=0.97))
@@ -101,7 +103,7 @@ def effects_section(outcomes: Outcomes) -> tuple[list[str], Targets]:
                 for effect in effects.EFFECTS
             ]
             power.append([f"{stage}, {quantity}", str(seed), *cells])
-    lines += table(("quantity", "seed", *(f"{size:.0%}" for size in effects.EFFECTS)), power)
+    lines += table(("quantity", "seed", *(f"{100 * size:.0f} %" for size in effects.EFFECTS)), power)
     lines += _by_trait(outcomes, "Intervals that cover the truth, by what the comparison is like:", 4)
     stages = ("one-stream", "saturated", "open")
     cover = [
@@ -166,7 +168,13 @@ def break_even_section(outcomes: Outcomes) -> tuple[list[str], Targets]:
                 targets.append(Target(name=name + "within 10 %", seed=seed, found=near, low=0.95, high=1))
             rows.append(
                 [
-                    *(setting, str(seed), str(len(found)), f"{middle:,.0f} ({middle / truth - 1:+.1%})", str(near)),
+                    *(
+                        setting,
+                        str(seed),
+                        str(len(found)),
+                        f"{middle:,.0f} ({100 * (middle / truth - 1):+.1f} %)",
+                        str(near),
+                    ),
                     *(str(covered), f"±{float(np.median(widths)):,.0f}"),
                 ]
             )
@@ -211,7 +219,7 @@ def summary(targets: Sequence[Target]) -> list[str]:
         outside = [
             f"{one.name.removeprefix('equals: ')} (seed {one.seed}) {one.found}, {one.word}" for one in out if one.minor
         ]
-        lines += [f"Of the {minor} shares of single quantities in section 1, outside their target: "]
+        lines += [f"Of the {minor} shares of single quantities in section 1, outside their target:"]
         lines += [f"{'; '.join(outside) or 'none'}.", ""]
     return lines
 

@@ -76,5 +76,6 @@ class Target:
     def asked(self) -> str:
         """ "at most 5 %"."""
         if self.low <= 0:
-            return f"at most {self.high:.0%}"
-        return f"at least {self.low:.0%}" if self.high >= 1 else f"{self.low:.0%} to {self.high:.0%}"
+            return f"at most {100 * self.high:.0f} %"
+        least = f"{100 * self.low:.0f}"
+        return f"at least {least} %" if self.high >= 1 else f"{least} to {100 * self.high:.0f} %"

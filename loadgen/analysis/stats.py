@@ -135,9 +135,10 @@ def ratio(
             "blocks agree more than one block can know itself: the interval is set by the spread within blocks",
         )
     spread = math.sqrt(max(variance, floor_variance))
-    error, dof = with_start(
-        spread * math.sqrt(1 / counts[0] + 1 / counts[1]), sum(counts) - 2, math.sqrt(2) * start_spread
-    )
+    by_blocks, by_starts = spread * math.sqrt(1 / counts[0] + 1 / counts[1]), math.sqrt(2) * start_spread
+    if by_starts > by_blocks:
+        warnings += ("the interval is set by what two starts may differ by: a restart before each block narrows it",)
+    error, dof = with_start(by_blocks, sum(counts) - 2, by_starts)
     half = _two_sided(dof) * error
     estimate = Estimate(
         center=math.exp(delta),

@@ -139,6 +139,7 @@ def test_servers_that_stay_up_are_allowed_the_spread_of_their_starts():
     found = stats.ratio(values, [1.02 * value for value in values], start_spread=0.01)
     assert math.log(found.estimate.hi / 1.02) == pytest.approx(1.96 * math.sqrt(2.01e-4), rel=1e-3)
     assert not found.decided
+    assert any("a restart before each block narrows it" in warning for warning in found.estimate.warnings)
     assert found.blocks_needed is None  # more blocks of the same two processes would not show 2 %
     assert stats.ratio(values, [1.02 * value for value in values]).decided
     assert stats.ratio(values, [1.05 * value for value in values], start_spread=0.01).decided
