@@ -117,12 +117,7 @@ def _memory(rng: Rng, profile: Profile, made: Traffic, unused: str) -> dict[str,
     slots = 256
     if unused == "slots":
         slots = max(2, int(capacity / mean_context_tokens(made.plan()) * rng.uniform(0.3, 0.7)))
-    model = profile.model
-    return {
-        "kv-cache-memory-bytes": str(int(capacity * 4 * model.layers * model.kv_heads * model.head_dim)),
-        "max-model-len": str(longest),
-        "max-num-seqs": str(slots),
-    }
+    return machines.cache_flags(profile, capacity_tokens=capacity, longest_tokens=longest, slots=slots)
 
 
 def _conversion(rng: Rng, base: StepCost, clean: StepCost, context: float) -> dict[str, float]:

@@ -43,13 +43,8 @@ def engine(rng: Rng, profile: machines.Profile, made: Traffic, capacity_tokens: 
     """The bf16 arm with about this capacity; in three of ten cases it has fewer slots than the client has streams."""
     longest = made.longest_tokens + 2 * profile.scheduler.block_tokens
     capacity = max(capacity_tokens, longest + made.concurrency * profile.scheduler.block_tokens)
-    bytes_each = 2 * 2 * profile.model.layers * profile.model.kv_heads * profile.model.head_dim
     slots = max(2, int(made.concurrency * rng.uniform(0.3, 0.9))) if rng.random() < 0.3 else 256
-    flags = {
-        "kv-cache-memory-bytes": str(int(capacity * bytes_each)),
-        "max-model-len": str(longest),
-        "max-num-seqs": str(slots),
-    }
+    flags = machines.cache_flags(profile, capacity_tokens=capacity, longest_tokens=longest, slots=slots)
     return emulated(profile, {"kv-cache-dtype": "bfloat16", **flags})
 
 

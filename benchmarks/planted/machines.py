@@ -54,3 +54,13 @@ def noise(rng: Rng, kind: Kind) -> NoiseSpec:
         hiccups_per_minute=float(rng.choice([0.0, per_minute])),
         hiccup_s=float(lost * 60 / per_minute),
     )
+
+
+def cache_flags(profile: Profile, *, capacity_tokens: float, longest_tokens: int, slots: int) -> dict[str, str]:
+    """Flags of both arms: memory for this many bf16 tokens, the longest request, and the batch's slots."""
+    model = profile.model
+    return {
+        "kv-cache-memory-bytes": str(int(capacity_tokens * 4 * model.layers * model.kv_heads * model.head_dim)),
+        "max-model-len": str(longest_tokens),
+        "max-num-seqs": str(slots),
+    }
