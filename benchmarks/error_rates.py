@@ -2,11 +2,13 @@
 
     python benchmarks/error_rates.py            # half a minute
 
+The bare statistics, on made-up blocks. `truth.py` judges whole experiments of engines whose truth is planted.
+
 Part 1 feeds `stats.ratio` with blocks whose log values have a spread of 8 %, in the order A B B A A B ..., under three
 kinds of noise: independent, with a drift of 1 % per block, and AR(1) with 0.5 from block to block. Part 2 adds
-the floor: blocks of ten noisy parts. Part 3 judges whole synthetic A/A experiments (a stepped continuous-batching
-engine, every request and scrape) and counts headlines that claim a difference. Part 4 holds the throughput ratio of a
-short stage, by steady window and by makespan, against that of 3,000 requests. Seeded: same numbers each time.
+the floor: blocks of ten noisy parts. Part 3 holds the throughput ratio of a short stage of a stepped
+continuous-batching engine, by steady window and by makespan, against that of 3,000 requests. Seeded: same numbers each
+time.
 """
 
 import math
@@ -20,17 +22,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from fakes import synthetic
 from fakes.batching import Noise, Stage
-from fakes.synthetic import Arm, lengths, one_stream, saturated
+from fakes.synthetic import Arm, lengths, saturated
 
 from loadgen.analysis import stats
-from loadgen.analysis.judge import judge
 from loadgen.analysis.windows import stage_data
 from loadgen.quantities import QUANTITIES
 from loadgen.records import Slo
 
 SPREAD = 0.08
 RUNS = 2000
-WHOLE_RUNS = 200
 REPEATS = (2, 3, 4, 5, 6, 8)
 KINDS = ("independent", "drift 1 %/block", "AR(1) 0.5")
 
@@ -76,22 +76,6 @@ def floored(repeats: int, between: float, within: float, seed: int) -> tuple[flo
     return bare / RUNS, guarded / RUNS
 
 
-def headlines(block_noise: float, repeats: int, drift: float) -> tuple[float, float]:
-    """(share of A/A experiments with any headline that claims a difference, share of table rows that do)."""
-    arms = (Arm(name="a"), Arm(name="b"))
-    stages = (one_stream(lengths(4, (32, 256), (8, 16))), saturated(lengths(30, (32, 64), (8, 24)), concurrency=8))
-    wrong = rows = row_claims = 0
-    for seed in range(WHOLE_RUNS):
-        run = synthetic.experiment(
-            arms, stages, repeats=repeats, seed=seed, noise=Noise(block=block_noise, drift=drift)
-        )
-        report = judge(run)
-        wrong += any(one.verdict != "no difference shown" for one in report.headlines)
-        rows += len(report.differences)
-        row_claims += sum(one.verdict in ("better", "worse") for one in report.differences)
-    return wrong / WHOLE_RUNS, row_claims / rows
-
-
 def throughput_bias(
     requests: int, prompt: tuple[int, int], output: tuple[int, int], seeds: int = 10, concurrency: int = 32
 ) -> dict[str, tuple[float, float]]:
@@ -115,7 +99,7 @@ def _ratios(arms: tuple[Arm, ...], stage: Stage, seed: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Prints the four tables."""
+    """Prints the three tables."""
     print(f"1. Intervals over blocks, spread {SPREAD:.0%}, {RUNS} runs each; se of 5 % is {100 * se(0.05, RUNS):.1f} %")
     print(f"{'noise':18}{'R':>3}{'false alarms':>14}{'power 1.36x':>13}{'power 1.10x':>13}{'half-width':>12}")
     for kind in KINDS:
@@ -129,14 +113,7 @@ def main() -> None:
         for repeats in (2, 4):
             bare, guarded = floored(repeats, between, within, seed=repeats)
             print(f"between {between:.0%}, within {within:.0%}, R {repeats}: {bare:.1%} {guarded:.1%}")
-    print(f"\n3. Whole A/A experiments, {WHOLE_RUNS} each, two stages; se {100 * se(0.05, WHOLE_RUNS):.1f} %")
-    for block_noise, repeats, drift in ((0.02, 2, 0.0), (0.02, 4, 0.0), (0.08, 4, 0.0), (0.02, 4, 0.01)):
-        wrong, rows = headlines(block_noise, repeats, drift)
-        print(
-            f"block noise {block_noise:.0%}, drift {drift:.0%}, R {repeats}: "
-            f"experiments with a false headline {wrong:.1%}, rows of the table {rows:.1%}"
-        )
-    print("\n4. Error of the saturated throughput ratio (concurrency 32) against 3,000 requests: mean, sd over plans")
+    print("\n3. Error of the saturated throughput ratio (concurrency 32) against 3,000 requests: mean, sd over plans")
     varied = ((64, 256), (64, 256))
     for requests, prompt, output in ((100, *varied), (200, *varied), (400, *varied), (100, (128, 128), (256, 256))):
         found = throughput_bias(requests, prompt, output)

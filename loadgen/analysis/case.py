@@ -7,6 +7,7 @@ from loadgen.analysis import stats
 from loadgen.analysis.decompose import Decode, Prefill
 from loadgen.analysis.study import Study
 from loadgen.analysis.unintended import dtype
+from loadgen.analysis.wording import listed
 from loadgen.records import BackendSeen, Difference, Estimate, Figure, ServerFacts
 
 PredictedRatio = Callable[[str, str], float | None]
@@ -73,3 +74,14 @@ def backend_figure(case: Case, arm: str) -> Figure:
     value = ", ".join(f"{b.name} ({b.how})" for b in seen) or "unknown"
     lines = [b.line for b in seen if b.line]
     return Figure(label=f"{arm}'s attention backend", value=value, source="; ".join(lines) or "facts of the server")
+
+
+def changed_backend(case: Case) -> str:
+    """Which attention backends ran the arms, where they are known and not the same; else ""."""
+    seen = {arm: case.backends(arm) for arm in (case.base, case.test)}
+    if not all(seen.values()) or any(b.how == "unknown" for found in seen.values() for b in found):
+        return ""
+    names = {arm: {b.name for b in found} for arm, found in seen.items()}
+    if names[case.base] == names[case.test]:
+        return ""
+    return ", ".join(f"{listed(sorted(found))} ran {arm}" for arm, found in names.items())

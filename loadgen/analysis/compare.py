@@ -53,7 +53,7 @@ def _compared(study: Study, quantity: Quantity, spec: StageSpec, work: Work, lat
     base = study.values(quantity.name, spec.name, study.base)
     test = study.values(quantity.name, spec.name, study.test or "")
     refused = "the work differs: " + "; ".join(work.differs) if work.differs else ""
-    contrast = stats.ratio(base, test, floor_variance(study, quantity, spec.name))
+    contrast = stats.ratio(base, test, floor_variance(study, quantity, spec.name), start_spread=study.start_spread)
     reasons = list(dict.fromkeys(one.reason for one in late if one.concerns(spec.name, quantity.name)))
     verdict, note = _verdict(quantity, contrast)
     if refused:

@@ -18,10 +18,11 @@ QUADRATIC_LENGTHS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decode:
-    """The decomposition for the report, and the crossing that it came from."""
+    """The decomposition for the report, the crossing that it came from, and p of the intercepts' difference."""
 
     decomposition: Decomposition
     crossing: Crossing
+    p: float | None
     low: float
     high: float
 
@@ -49,23 +50,24 @@ def decompose(study: Study) -> Decode | None:
     points = {arm: _pooled(study, spec.name, arm) for arm in fits}
     low, high = (float(end([end(x) for x, _ in points.values()])) for end in (np.min, np.max))
     base, test = fits[study.base], fits[study.test]
-    crossing = lines.crossing(base, test, low, high)
+    crossing = lines.crossing(base, test, low, high, start_spread=study.start_spread)
     decoded = traffic_contexts(study)
-    slopes = [[fit.slope for fit in arm] for arm in (base, test)]
+    dearer = stats.difference(
+        [fit.intercept for fit in base], [fit.intercept for fit in test], start_spread=study.start_spread
+    )
+    slopes = stats.known([fit.slope for fit in base]), stats.known([fit.slope for fit in test])
     decomposition = Decomposition(
         stage=spec.name,
         base=_line(study.base, base, *points[study.base]),
         test=_line(study.test, test, *points[study.test]),
-        intercept_difference_s=stats.difference(
-            [fit.intercept for fit in base], [fit.intercept for fit in test]
-        ).estimate,
-        slope_ratio=_slope_ratio(*slopes),
+        intercept_difference_s=dearer.estimate,
+        slope_ratio=_slope_ratio(*slopes, start_spread=study.start_spread),
         break_even_tokens=crossing.root,
         break_even=sentence(study.test, crossing, low, high),
         share_above=share_above(crossing, decoded),
         warnings=_warnings(study, spec.name),
     )
-    return Decode(decomposition=decomposition, crossing=crossing, low=low, high=high)
+    return Decode(decomposition=decomposition, crossing=crossing, p=dearer.p, low=low, high=high)
 
 
 def _fits(study: Study, stage: str, arm: str) -> tuple[Fit, ...]:
@@ -91,12 +93,12 @@ def _line(arm: str, fits: Sequence[Fit], x: Values, y: Values) -> Line:
     )
 
 
-def _slope_ratio(base: Sequence[float], test: Sequence[float]) -> Estimate:
+def _slope_ratio(base: Sequence[float], test: Sequence[float], *, start_spread: float) -> Estimate:
     """test's slope / base's; a ratio needs slopes above zero in every block."""
     if min(*base, *test) <= 0:
         warning = "a block's slope is not above zero: the cache's cost does not stand out of the noise"
         return Estimate(center=None, n=min(len(base), len(test)), warnings=(warning,))
-    return stats.ratio(base, test).estimate
+    return stats.ratio(base, test, start_spread=start_spread).estimate
 
 
 def _warnings(study: Study, stage: str) -> tuple[str, ...]:
@@ -158,11 +160,13 @@ class Prefill:
     """What a prompt token costs before the first output token, in one stream.
 
     `slopes`: TTFT per prompt token by arm. `ratio`: of the slopes; where prompts are all of one length, of the median
-    TTFT (`how` says which). `quadratic`: s per token^2 by arm, where the lengths spread enough, else empty.
+    TTFT (`how` says which); `p`: of the ratio. `quadratic`: s per token^2 by arm, where the lengths spread enough,
+    else empty.
     """
 
     slopes: dict[str, Estimate]
     ratio: Estimate
+    p: float | None
     how: str
     quadratic: dict[str, Estimate]
 
@@ -181,12 +185,13 @@ def prefill(study: Study) -> Prefill | None:
         medians = {arm: [float(np.median(y)) for _, y in blocks] for arm, blocks in points.items()}
         lengths = np.concatenate([x for x, _ in points[study.base]])
         how = f"median TTFT at {float(np.median(lengths)):,.0f} prompt tokens"
-        return Prefill(
-            slopes={}, ratio=stats.ratio(medians[study.base], medians[study.test]).estimate, how=how, quadratic={}
-        )
+        ratio = stats.ratio(medians[study.base], medians[study.test], start_spread=study.start_spread)
+        return Prefill(slopes={}, ratio=ratio.estimate, p=ratio.p, how=how, quadratic={})
+    ratio = stats.ratio(slopes[study.base], slopes[study.test], start_spread=study.start_spread)
     return Prefill(
         slopes={arm: stats.mean(found) for arm, found in slopes.items()},
-        ratio=stats.ratio(slopes[study.base], slopes[study.test]).estimate,
+        ratio=ratio.estimate,
+        p=ratio.p,
         how="TTFT per prompt token",
         quadratic={arm: stats.mean([_quadratic(x, y) for x, y in blocks]) for arm, blocks in points.items()}
         if all(_bends(x) for blocks in points.values() for x, _ in blocks)

@@ -90,13 +90,16 @@ class Crossing:
     sign_hi: int
 
 
-def crossing(base: Sequence[Fit], test: Sequence[Fit], low: float, high: float) -> Crossing:
+def crossing(
+    base: Sequence[Fit], test: Sequence[Fit], low: float, high: float, *, start_spread: float = 0.0
+) -> Crossing:
     """The x at which the lines of the two arms meet, with its interval by Fieller's method over blocks.
 
     The difference at x, d(x) = mean test(x) - mean base(x), has a pooled t interval at every x. The interval of the
     crossing is the set of x at which d(x) is not told from zero (Fieller 1954): the blocks' intercepts and slopes
     go together as they were seen, no error propagation by derivative. Where the slopes' difference is not told
-    from zero that set has no end, and there is no interval.
+    from zero that set has no end, and there is no interval. `start_spread`: of a factor on each arm's whole line, where
+    all its blocks share one start (see `stats.ratio`).
     """
     intercepts = [np.array([fit.intercept for fit in fits]) for fits in (base, test)]
     slopes = [np.array([fit.slope for fit in fits]) for fits in (base, test)]
@@ -107,21 +110,21 @@ def crossing(base: Sequence[Fit], test: Sequence[Fit], low: float, high: float) 
         warning = f"an interval needs at least {stats.FEWEST_BLOCKS} blocks per arm"
         root = Estimate(center=center, n=min(len(base), len(test)), warnings=(warning,))
         return Crossing(root=root, slope_sign=0, sign_lo=0, sign_hi=0)
-    ends = _fieller(gap_a, gap_b, _covariance(intercepts, slopes))
+    ends = _fieller(gap_a, gap_b, _covariance(intercepts, slopes, start_spread))
     count = min(len(base), len(test))
     root = Estimate(center=center, n=count, warnings=("the lines do not part: no end to the interval",))
     if ends is not None:
         root = Estimate(center=center, lo=ends[0], hi=ends[1], n=count)
     return Crossing(
         root=root,
-        slope_sign=_sign(stats.difference(slopes[0].tolist(), slopes[1].tolist())),
-        sign_lo=_sign(_difference_at(base, test, low)),
-        sign_hi=_sign(_difference_at(base, test, high)),
+        slope_sign=_sign(stats.difference(slopes[0].tolist(), slopes[1].tolist(), start_spread=start_spread)),
+        sign_lo=_sign(_difference_at(base, test, low, start_spread)),
+        sign_hi=_sign(_difference_at(base, test, high, start_spread)),
     )
 
 
-def _difference_at(base: Sequence[Fit], test: Sequence[Fit], x: float) -> stats.Contrast:
-    return stats.difference([fit.at(x) for fit in base], [fit.at(x) for fit in test])
+def _difference_at(base: Sequence[Fit], test: Sequence[Fit], x: float, start_spread: float) -> stats.Contrast:
+    return stats.difference([fit.at(x) for fit in base], [fit.at(x) for fit in test], start_spread=start_spread)
 
 
 def _sign(contrast: stats.Contrast) -> int:
@@ -130,15 +133,18 @@ def _sign(contrast: stats.Contrast) -> int:
     return int(math.copysign(1, contrast.estimate.center))
 
 
-def _covariance(intercepts: Sequence[Values], slopes: Sequence[Values]) -> tuple[float, float, float]:
+def _covariance(
+    intercepts: Sequence[Values], slopes: Sequence[Values], start_spread: float
+) -> tuple[float, float, float]:
     """t^2 x the variances and the covariance of the two differences of means, pooled over arms."""
     dof = sum(len(group) - 1 for group in intercepts)
     share = sum(1 / len(group) for group in intercepts) / dof
-    t = stats.t_quantile(0.5 + stats.CONFIDENCE / 2, dof)
+    t, sure = (stats.t_quantile(0.5 + stats.CONFIDENCE / 2, known) for known in (dof, stats.CERTAIN_DOF))
 
     def pooled(left: Sequence[Values], right: Sequence[Values]) -> float:
         products = (((u - u.mean()) * (v - v.mean())).sum() for u, v in zip(left, right, strict=True))
-        return float(sum(products)) * share * t * t
+        started = start_spread**2 * sum(float(u.mean() * v.mean()) for u, v in zip(left, right, strict=True))
+        return float(sum(products)) * share * t * t + started * sure * sure
 
     return pooled(intercepts, intercepts), pooled(slopes, slopes), pooled(intercepts, slopes)
 

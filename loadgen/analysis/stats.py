@@ -19,6 +19,8 @@ CONFIDENCE = 0.95
 POWER = 0.8
 MOST_BLOCKS = 50
 FEWEST_BLOCKS = 2
+START_SPREAD = 0.01  # of the logarithm, between two starts of one engine; allowed where blocks cannot show it
+CERTAIN_DOF = 1e6
 
 Values = NDArray[np.float64]
 
@@ -101,12 +103,20 @@ class Contrast:
         return self.p is not None and self.p < 1 - self.estimate.confidence
 
 
-def ratio(base: Sequence[float | None], test: Sequence[float | None], floor_variance: float = 0.0) -> Contrast:
+def ratio(
+    base: Sequence[float | None],
+    test: Sequence[float | None],
+    floor_variance: float = 0.0,
+    *,
+    start_spread: float = 0.0,
+) -> Contrast:
     """test / base over blocks: t on the difference of mean logs, pooled variance, n1 + n2 - 2 degrees of freedom.
 
-    log r = mean(log test) - mean(log base);  SE^2 = max(s^2, floor) (1/n1 + 1/n2);  r exp(+-t SE).
+    log r = mean(log test) - mean(log base);  SE^2 = max(s^2, floor) (1/n1 + 1/n2) + 2 start^2;  r exp(+-t SE).
     `floor_variance` is the variance that one block's log value has from within the block (see `within_blocks`):
     a handful of blocks that agree by luck must not make the interval narrower than what one block can know.
+    `start_spread`: of the log value between starts of one engine, where all blocks of an arm share one start, so that
+    they cannot show it; degrees of freedom are then Satterthwaite's (1946).
     """
     base_known, test_known = known(base), known(test)
     if not base_known or not test_known:
@@ -125,8 +135,10 @@ def ratio(base: Sequence[float | None], test: Sequence[float | None], floor_vari
             "blocks agree more than one block can know itself: the interval is set by the spread within blocks",
         )
     spread = math.sqrt(max(variance, floor_variance))
-    dof = sum(counts) - 2
-    error = spread * math.sqrt(1 / counts[0] + 1 / counts[1])
+    by_blocks, by_starts = spread * math.sqrt(1 / counts[0] + 1 / counts[1]), math.sqrt(2) * start_spread
+    if by_starts > by_blocks:
+        warnings += ("the interval is set by what two starts may differ by: a restart before each block narrows it",)
+    error, dof = with_start(by_blocks, sum(counts) - 2, by_starts)
     half = _two_sided(dof) * error
     estimate = Estimate(
         center=math.exp(delta),
@@ -141,8 +153,21 @@ def ratio(base: Sequence[float | None], test: Sequence[float | None], floor_vari
         estimate=estimate,
         p=p,
         detectable_ratio=_exp((_two_sided(dof) + t_quantile(POWER, dof)) * error),
-        blocks_needed=None if decided else blocks_needed(delta, spread, more_than=max(counts)),
+        blocks_needed=None
+        if decided
+        else blocks_needed(delta, spread, more_than=max(counts), start_spread=start_spread),
     )
+
+
+def with_start(error: float, dof: float, start_error: float) -> tuple[float, float]:
+    """(standard error, degrees of freedom) of a difference whose arms also differ by their one start each.
+
+    Variances add; the start's is taken as known, so that dof = dof (total variance / block variance)^2.
+    """
+    total = math.hypot(error, start_error)
+    if not start_error:
+        return total, dof
+    return total, min(CERTAIN_DOF, dof * (total / error) ** 4) if error else CERTAIN_DOF
 
 
 def p_value(delta: float, error: float, dof: float) -> float:
@@ -158,17 +183,17 @@ def pooled_variance(groups: Sequence[Values]) -> float:
     return squares / sum(len(group) - 1 for group in groups)
 
 
-def blocks_needed(delta: float, spread: float, *, more_than: int = 1) -> int | None:
-    """The least n per arm with (t_0.975 + t_0.8) spread sqrt(2/n) <= |delta|; None beyond 50."""
+def blocks_needed(delta: float, spread: float, *, more_than: int = 1, start_spread: float = 0.0) -> int | None:
+    """The least n per arm with (t_0.975 + t_0.8) SE(n) <= |delta|; None beyond 50 (see `ratio` for SE)."""
     for count in range(more_than + 1, MOST_BLOCKS + 1):
-        dof = 2 * count - 2
-        if (_two_sided(dof) + t_quantile(POWER, dof)) * spread * math.sqrt(2 / count) <= abs(delta):
+        error, dof = with_start(spread * math.sqrt(2 / count), 2 * count - 2, math.sqrt(2) * start_spread)
+        if (_two_sided(dof) + t_quantile(POWER, dof)) * error <= abs(delta):
             return count
     return None
 
 
-def difference(base: Sequence[float | None], test: Sequence[float | None]) -> Contrast:
-    """test - base over blocks, arithmetic, pooled variance as in `ratio`."""
+def difference(base: Sequence[float | None], test: Sequence[float | None], *, start_spread: float = 0.0) -> Contrast:
+    """test - base over blocks, arithmetic, pooled variance and `start_spread` (of each arm's mean) as in `ratio`."""
     base_known, test_known = known(base), known(test)
     if not base_known or not test_known:
         return Contrast(estimate=Estimate(center=None, n=0, warnings=("not known in both arms",)))
@@ -177,8 +202,11 @@ def difference(base: Sequence[float | None], test: Sequence[float | None]) -> Co
     count = min(len(base_known), len(test_known))
     if count < FEWEST_BLOCKS:
         return Contrast(estimate=Estimate(center=delta, n=count, warnings=_too_few(count)))
-    dof = len(base_known) + len(test_known) - 2
-    error = math.sqrt(pooled_variance(groups) * (1 / len(base_known) + 1 / len(test_known)))
+    error, dof = with_start(
+        math.sqrt(pooled_variance(groups) * (1 / len(base_known) + 1 / len(test_known))),
+        len(base_known) + len(test_known) - 2,
+        start_spread * math.hypot(*(float(group.mean()) for group in groups)),
+    )
     half = _two_sided(dof) * error
     return Contrast(
         estimate=Estimate(center=delta, lo=delta - half, hi=delta + half, n=count), p=p_value(delta, error, dof)

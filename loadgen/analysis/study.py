@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loadgen.analysis.stats import START_SPREAD
 from loadgen.analysis.windows import StageData, stage_data, stage_samples, steady_window
 from loadgen.quantities import QUANTITIES
 from loadgen.records import ArmSpec, Block, Experiment, ServerFacts, StageSpec
@@ -31,6 +32,14 @@ class Study:
     def test(self) -> str | None:
         """The arm that is compared with the base: the second; None in a run of one arm."""
         return self.labels[1] if len(self.labels) > 1 else None
+
+    @property
+    def start_spread(self) -> float:
+        """What two starts of one engine may differ by (of the logarithm) that these blocks cannot show.
+
+        Servers that stay up are one start each; with a restart before each block its spread is that of the blocks.
+        """
+        return START_SPREAD if self.experiment.manifest.restart == "never" else 0.0
 
     def spec(self, arm: str) -> ArmSpec:
         """An arm as it was asked for."""

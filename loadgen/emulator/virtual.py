@@ -9,6 +9,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterator, Sequence as Items
 from dataclasses import dataclass, field
+from typing import Any
 
 from loadgen.emulator.arm import Emulated
 from loadgen.emulator.model import Sequence
@@ -211,20 +212,9 @@ class Part:
         self._want(request, due_s, due_s)
 
     def _sample(self, sequence: Sequence) -> Sample:
-        call = _call_of(sequence)
-        shift_s = WIRE_S - self.origin_s
-        events = tuple([at_s + shift_s for at_s in sequence.events_s])
-        return Sample(
-            index=call.request.index,
-            stage=self.stage,
-            warmup=self.warmup,
-            due_s=None if call.due_s is None else call.due_s - self.origin_s,
-            sent_s=call.sent_s - self.origin_s,
-            first_byte_s=events[0],
-            events_s=events,
-            end_s=events[-1] + CLOSE_S,
-            planned_prompt_tokens=sequence.prompt_tokens,
-            planned_output_tokens=sequence.output_tokens,
+        return self._told(
+            _call_of(sequence),
+            sequence.events_s,
             prompt_tokens=sequence.prompt_tokens,
             output_tokens=sequence.produced,
             cached_tokens=sequence.cached_tokens if self.process.model.limits.prefix_caching else None,
@@ -234,8 +224,13 @@ class Part:
 
     def _cut(self, call: _Call, events_s: Items[float], now_s: float) -> Sample:
         self.failed += 1
+        seen = [at_s for at_s in events_s if at_s + WIRE_S <= now_s]
+        failure = Failure(kind="stopped", detail="in flight when the simulation was stopped")
+        return self._told(call, seen, end_s=now_s, status=200 if seen else None, failure=failure)
+
+    def _told(self, call: _Call, events_s: Items[float], *, end_s: float | None = None, **ended: Any) -> Sample:
         shift_s = WIRE_S - self.origin_s
-        events = tuple([at_s + shift_s for at_s in events_s if at_s + WIRE_S <= now_s])
+        events = tuple([at_s + shift_s for at_s in events_s])
         return Sample(
             index=call.request.index,
             stage=self.stage,
@@ -244,11 +239,10 @@ class Part:
             sent_s=call.sent_s - self.origin_s,
             first_byte_s=events[0] if events else None,
             events_s=events,
-            end_s=now_s - self.origin_s,
+            end_s=events[-1] + CLOSE_S if end_s is None else end_s - self.origin_s,
             planned_prompt_tokens=call.request.prompt_tokens,
             planned_output_tokens=call.request.output_tokens,
-            status=200 if events else None,
-            failure=Failure(kind="stopped", detail="in flight when the simulation was stopped"),
+            **ended,
         )
 
 

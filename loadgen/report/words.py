@@ -41,7 +41,7 @@ ROLE: dict[str, str] = {
 }
 RESTART: dict[str, str] = {
     "each-block": "the server was started afresh for each block",
-    "never": "the servers stayed up from block to block: intervals speak of these processes",
+    "never": "the servers stayed up from block to block: intervals allow 1 % for how starts differ",
 }
 GAUGE: dict[str, tuple[str, Unit]] = {
     "kv_usage_ratio": ("KV usage", "ratio"),

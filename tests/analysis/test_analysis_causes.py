@@ -1,16 +1,19 @@
 import dataclasses
 
 import msgspec
+import numpy as np
 import pytest
 from fakes import synthetic
 from fakes.batching import Engine, Noise
 from fakes.synthetic import BF16, FP8, Arm, lengths, one_stream, open_loop, saturated
 
+from loadgen.analysis.case import Case
+from loadgen.analysis.causes.conversion import conversion
 from loadgen.analysis.causes.memory import Memory
-from loadgen.analysis.decompose import prefill
+from loadgen.analysis.decompose import decompose, prefill
 from loadgen.analysis.judge import judge
 from loadgen.analysis.study import study
-from loadgen.records import BackendSeen, ServerFacts
+from loadgen.records import BackendSeen, Estimate, ServerFacts
 
 QUIET = Noise(block=0.003, step=0.03)
 PROMPTS = one_stream(lengths(10, (64, 1500), (60, 90)))
@@ -115,6 +118,15 @@ def test_a_kernel_that_reads_the_smaller_cache_slower():
     assert "not read in place" in found["short context"].claim
 
 
+def test_one_name_without_one_stream_clears_no_kernel():
+    found = findings(run(test=FREE, stages=(LOAD,)))["backend"]
+    assert found.verdict == "cannot tell"
+    assert "no fallback was logged; whether the smaller cache is read faster is not shown" in found.claim
+    assert "Add a stage with `concurrency: 1`" in found.advice
+    same = with_facts(run(test=FREE, stages=(LOAD,)), "fp8", kv_dtype="bfloat16")
+    assert findings(same)["backend"].verdict == "does not hold"
+
+
 # --- conversion
 
 
@@ -138,6 +150,34 @@ def test_dearer_prefill_is_found_from_lengths_and_from_one_length():
     constant = one_stream(((800, 60),) * 8)
     found = findings(run(test=dear, stages=(constant, LOAD)))["conversion"]
     assert "median TTFT at 800 prompt tokens" in found.claim
+
+
+def test_a_dearer_step_on_another_kernel_may_be_the_kernels():
+    dear = Arm(name="fp8", kv_dtype="fp8", engine=engine(step_s=0.011, capacity_tokens=8192))
+    other = with_facts(run(test=dear), "fp8", backends=(BackendSeen(name="FLASHINFER", how="log"),))
+    found = findings(other)["conversion"]
+    assert found.verdict == "cannot tell"
+    assert "CPU_ATTN ran bf16, FLASHINFER ran fp8" in found.claim
+    assert "third arm" in found.advice
+    unknown = (BackendSeen(name="?", how="unknown"),)
+    assert findings(with_facts(run(test=dear), "fp8", backends=unknown))["conversion"].verdict == "holds"
+
+
+@pytest.mark.parametrize(("step_p", "prompt_p", "verdict"), [(0.04, 0.5, "cannot tell"), (0.02, 0.5, "holds")])
+def test_step_and_prefill_are_looked_at_together(step_p, prompt_p, verdict):
+    cut = study(run(test=FREE))
+    decode, prompt = decompose(cut), prefill(cut)
+    shown = Estimate(center=2e-4, lo=1e-5, hi=1e-3, n=4)
+    case = Case(
+        study=cut,
+        differences={},
+        decode=dataclasses.replace(
+            decode, p=step_p, decomposition=msgspec.structs.replace(decode.decomposition, intercept_difference_s=shown)
+        ),
+        prefill=dataclasses.replace(prompt, p=prompt_p, ratio=Estimate(center=1.01, lo=0.98, hi=1.04, n=4)),
+        predicted_ratio=lambda base, test: None,
+    )
+    assert conversion(case).verdict == verdict
 
 
 def test_no_conversion_is_not_claimed():
@@ -343,7 +383,17 @@ def test_running_that_did_not_grow_with_the_capacity():
     ignored = dataclasses.replace(FP8, engine=dataclasses.replace(FP8.engine, capacity_tokens=4096))
     experiment = with_facts(run(test=ignored), "fp8", capacity_tokens=8192)
     found = findings(experiment)["unused memory"]
-    assert (found.verdict, found.claim[:39]) == ("holds", "The batch did not grow with the capacit")
+    assert (found.verdict, found.claim[:31]) == ("holds", "Less than a tenth of the freed ")
+
+
+def test_a_batch_that_grew_by_a_little_of_what_was_freed():
+    """Capacity is told to double; the batch grows by a twentieth, and that is shown."""
+    hardly = dataclasses.replace(FP8, engine=dataclasses.replace(FP8.engine, capacity_tokens=4300))
+    experiment = with_facts(run(test=hardly), "fp8", capacity_tokens=8192)
+    cut = study(experiment)
+    base, test = (np.mean(cut.values("running_mean", "saturated", arm)) for arm in ("bf16", "fp8"))
+    assert 1.0 < test / base < 1.1
+    assert findings(experiment)["unused memory"].verdict == "holds"
 
 
 def test_facts_of_nothing_leave_every_cause_standing():

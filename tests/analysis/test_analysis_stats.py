@@ -131,3 +131,27 @@ def test_equals_come_out_different_one_time_in_twenty(repeats, drift):
     assert wrong / runs < 0.0725
     if drift == 0:
         assert wrong / runs > 0.0275
+
+
+def test_servers_that_stay_up_are_allowed_the_spread_of_their_starts():
+    # blocks agree to 0.1 %: SE^2 = 1e-6; two starts of 1 % each: + 2e-4, dof 2 (2.01e-4 / 1e-6)^2 = 80,802: t = 1.96
+    values = [math.exp(v) for v in (-0.001 / math.sqrt(2), 0.001 / math.sqrt(2))]
+    found = stats.ratio(values, [1.02 * value for value in values], start_spread=0.01)
+    assert math.log(found.estimate.hi / 1.02) == pytest.approx(1.96 * math.sqrt(2.01e-4), rel=1e-3)
+    assert not found.decided
+    assert any("a restart before each block narrows it" in warning for warning in found.estimate.warnings)
+    assert found.blocks_needed is None  # more blocks of the same two processes would not show 2 %
+    assert stats.ratio(values, [1.02 * value for value in values]).decided
+    assert stats.ratio(values, [1.05 * value for value in values], start_spread=0.01).decided
+
+
+def test_blocks_without_any_spread_leave_that_of_the_starts():
+    found = stats.ratio([1.0, 1.0], [1.03, 1.03], start_spread=0.01)
+    assert math.log((found.estimate.hi or 0) / 1.03) == pytest.approx(1.96 * 0.01 * math.sqrt(2), rel=1e-4)
+    apart = stats.difference([1.0, 1.0], [1.03, 1.03], start_spread=0.01)
+    assert (apart.estimate.hi or 0) - 0.03 == pytest.approx(1.96 * 0.01 * math.hypot(1, 1.03), rel=1e-4)
+
+
+@pytest.mark.parametrize(("spread", "start", "dof"), [(1.0, 0.0, 6), (1.0, 1.0, 24), (0.0, 1.0, 1e6)])
+def test_degrees_of_freedom_grow_with_the_share_that_is_known(spread, start, dof):
+    assert stats.with_start(spread, 6, start) == pytest.approx((math.hypot(spread, start), dof))

@@ -118,7 +118,7 @@ def block(arm: Arm, stages: tuple[Stage, ...], place: "Place", noise: Noise, see
             arm=arm.name,
             repeat=place.repeat,
             order=place.order,
-            restart="never",
+            restart="each-block",
             url="http://127.0.0.1:8100",
             started_at="2026-01-01T00:00:00Z",
             stages=tuple(stage.spec for stage in stages),
@@ -175,7 +175,7 @@ def experiment(
                 for arm in arms
             ),
             order=order,
-            restart="never",
+            restart="each-block",
             slo=slo or Slo(),
             started_at="2026-01-01T00:00:00Z",
             client_host=HostFacts(cpu="EPYC", cores=2, os="Linux"),

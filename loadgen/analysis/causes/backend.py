@@ -2,9 +2,9 @@
 
 import re
 
-from loadgen.analysis.case import Case, backend_figure
+from loadgen.analysis.case import Case, backend_figure, changed_backend
 from loadgen.analysis.wording import listed, times
-from loadgen.records import Figure, Finding
+from loadgen.records import Estimate, Figure, Finding
 
 # Wordings of vLLM 0.5 to 0.33 (platforms/cuda.py, attention/selector.py, engine/arg_utils.py, flashinfer.py),
 # SGLang (arg_groups/overrides.py) and llama.cpp (ggml-cuda/fattn.cu).
@@ -16,7 +16,10 @@ FALLBACKS = re.compile(
 
 
 def backend(case: Case) -> Finding:
-    """Holds: a fallback was logged, the kernel changed and something got slower, or the same kernel reads worse."""
+    """Holds: a fallback was logged, the kernel changed and something got slower, or the same kernel reads worse.
+
+    Does not hold: the same kernel, and a token of the smaller cache is shown to cost less.
+    """
     figures = (backend_figure(case, case.base), backend_figure(case, case.test))
     lines = fallbacks(case)
     if lines:
@@ -31,10 +34,8 @@ def backend(case: Case) -> Finding:
             evidence=figures,
             advice="Give the server's log: " + " ".join(f"--log {arm}=FILE" for arm in blind) + ".",
         )
-    names = {arm: {b.name for b in found} for arm, found in seen.items()}
-    if names[case.base] != names[case.test]:
-        return _changed(case, figures, names)
-    return _same(case, figures)
+    change = changed_backend(case)
+    return _changed(case, figures, change) if change else _same(case, figures)
 
 
 def fallbacks(case: Case) -> tuple[str, ...]:
@@ -54,9 +55,8 @@ def _fallback(case: Case, figures: tuple[Figure, ...], lines: tuple[str, ...]) -
     )
 
 
-def _changed(case: Case, figures: tuple[Figure, ...], names: dict[str, set[str]]) -> Finding:
+def _changed(case: Case, figures: tuple[Figure, ...], change: str) -> Finding:
     lost = losses(case)
-    change = f"{listed(sorted(names[case.base]))} ran {case.base}, {listed(sorted(names[case.test]))} ran {case.test}"
     if lost:
         claim = (
             f"The attention backend changed with the format ({change}), and {listed([f.label for f in lost])} got worse"
@@ -111,6 +111,8 @@ def _same(case: Case, figures: tuple[Figure, ...]) -> Finding:
             advice="Try another attention backend or a newer engine; a kernel that reads the format in place comes "
             "near the ratio of the bytes (0.5 for fp8).",
         )
+    if case.same_format is None and (ratio is None or ratio.hi is None or ratio.hi >= 1):
+        return _unread(case, figures, f"Both arms ran {name}, and no fallback was logged", ratio)
     ours = all(case.facts(arm).argv for arm in (case.base, case.test))
     advice = ""
     if how and ours:
@@ -121,6 +123,24 @@ def _same(case: Case, figures: tuple[Figure, ...]) -> Finding:
         cause="backend",
         verdict="does not hold",
         claim=f"Both arms ran {name}, and no fallback was logged.",
+        evidence=figures,
+        advice=advice,
+    )
+
+
+def _unread(case: Case, figures: tuple[Figure, ...], seen: str, ratio: Estimate | None) -> Finding:
+    """One name is no proof: a kernel that converts before it reads may log the name of one that reads in place."""
+    if ratio is None:
+        why, advice = "there is no one stream to tell it by", case.missing_stage("`concurrency: 1` and long prompts")
+    else:
+        why = "the cost of a token of context does not stand out of the noise"
+        if ratio.center is not None:
+            why = f"a token of context costs {case.test} {times(ratio)} what it costs {case.base}"
+        advice = "More blocks, or one-stream prompts that spread further (the longest that the server takes)."
+    return Finding(
+        cause="backend",
+        verdict="cannot tell",
+        claim=f"{seen}; whether the smaller cache is read faster is not shown: {why}.",
         evidence=figures,
         advice=advice,
     )

@@ -13,6 +13,7 @@ from loadgen.records import Figure, Finding, StageSpec
 FULL_RATIO = 0.9
 CROWDED_RATIO = 0.7
 FREED_RATIO = 1.05
+IDLE = 0.1
 MOSTLY = 0.5
 
 
@@ -101,7 +102,7 @@ def _share_waiting(case: Case, spec: StageSpec, arm: str) -> float | None:
 
 
 def unused_memory(case: Case) -> Finding:
-    """Holds: capacity never bound the base, or requests queued beside the test arm's free memory."""
+    """Holds: capacity never bound the base, requests queued beside free memory, or the batch hardly grew."""
     spec = case.study.stage("saturated", "open_loop")
     if spec is None:
         return _blind("There is no saturated stage: whether freed memory becomes work was not tried.", _ADD_STAGE)
@@ -138,6 +139,13 @@ def freed(base: Memory, test: Memory) -> bool | None:
     return test.capacity_tokens / base.capacity_tokens >= FREED_RATIO
 
 
+def _freed_ratio(base: Memory, test: Memory) -> float:
+    """Test's capacity over the base's; where one is not known, the least that counts as freed tenfold."""
+    if not base.capacity_tokens or not test.capacity_tokens:
+        return 1 + (FREED_RATIO - 1) / IDLE
+    return test.capacity_tokens / base.capacity_tokens
+
+
 def running_ratio(case: Case, spec: StageSpec) -> stats.Contrast:
     """Mean batch of the test arm over the base's."""
     base, test = (case.study.values("running_mean", spec.name, arm) for arm in (case.base, case.test))
@@ -151,14 +159,13 @@ def _bound(base: Memory, test: Memory, running: stats.Contrast, figures: tuple[F
     if test.starved:
         claim = f"{test.arm}'s freed memory stands empty beside a queue ({test.told()}); {change}."
         return Finding(cause="unused memory", verdict="holds", claim=claim, evidence=figures, advice=knob(test))
-    grew = running.decided and (running.estimate.center or 0) > 1
-    if grew:
+    if running.estimate.hi is not None and running.estimate.hi < 1 + IDLE * (_freed_ratio(base, test) - 1):
+        claim = f"Less than a tenth of the freed memory became work ({change})."
+        return Finding(cause="unused memory", verdict="holds", claim=claim, evidence=figures, advice=knob(test))
+    if running.decided and (running.estimate.center or 0) > 1:
         claim = f"The freed blocks became scheduled work: {change}."
         rest = knob(test) if test.usage_peak < FULL_RATIO and not test.queueing else ""
         return Finding(cause="unused memory", verdict="does not hold", claim=claim, evidence=figures, advice=rest)
-    if running.estimate.hi is not None and running.estimate.hi < FREED_RATIO:
-        claim = f"The batch did not grow with the capacity ({change})."
-        return Finding(cause="unused memory", verdict="holds", claim=claim, evidence=figures, advice=knob(test))
     claim = f"Whether the batch grew is not shown ({change}, ratio {times(running.estimate)})."
     advice = "More blocks decide; see the running curve of both arms."
     return Finding(cause="unused memory", verdict="cannot tell", claim=claim, evidence=figures, advice=advice)

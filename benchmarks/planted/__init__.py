@@ -1,0 +1,1 @@
+"""Cases with planted truth for `benchmarks/truth.py`: machines, traffic, and four kinds of trials."""
