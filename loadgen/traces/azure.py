@@ -2,7 +2,8 @@
 
 Both published timestamp forms are read: `2023-11-16 18:17:03.9799600` (2023: seven fractional digits, no zone) and
 `2024-05-10 00:00:00.009930+00:00` (2024: with a zone, and without a fraction on whole seconds). Instants without a
-zone are taken as UTC; only differences matter. Source: github.com/Azure/AzurePublicDataset.
+zone are taken as UTC; only differences matter. The multimodal trace (2025) adds NumImages: rows with images are a class
+of their own, and are replayed as text of the same length. Source: github.com/Azure/AzurePublicDataset.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from loadgen.traces.sources import header_cells
 from loadgen.traces.tables import Table, tables, tokens
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
+IMAGES = "NumImages"
 
 
 def recognises(head: Head) -> bool:
@@ -28,6 +30,7 @@ def rows(source: Source) -> Iterator[Row]:
 
 def _rows(table: Table) -> Iterator[Row]:
     when, context, generated = (table.place(name) for name in COLUMNS)
+    images = table.place(IMAGES) if table.has(IMAGES) else None
     path = table.path
     for line, cells in table.rows:
         try:
@@ -38,7 +41,10 @@ def _rows(table: Table) -> Iterator[Row]:
             at_ns,
             tokens(cells[context], path, line, COLUMNS[1]),
             tokens(cells[generated], path, line, COLUMNS[2]),
+            kind=None if images is None else "images" if tokens(cells[images], path, line, IMAGES) else "text",
         )
 
 
-FORMAT = Format(name="azure", label="CSV: TIMESTAMP,ContextTokens,GeneratedTokens", recognises=recognises, rows=rows)
+FORMAT = Format(
+    name="azure", label="CSV: TIMESTAMP,ContextTokens,GeneratedTokens; NumImages", recognises=recognises, rows=rows
+)

@@ -201,4 +201,5 @@ FORMAT = Format(
     label='loadgen\'s own: JSON lines, first {"loadgen_trace": 1, ...}',
     recognises=recognises,
     rows=rows,
+    judged=True,
 )

@@ -38,6 +38,8 @@ class Account:
     first_ns: int | None = None
     last_ns: int | None = None
     starts: int = 0  # rows that follow no other: arrivals in their own right
+    first_start_ns: int | None = None
+    last_start_ns: int | None = None
 
     def kept(self, items: Iterable[Item], time_unit: TimeUnit | None = None) -> Iterator[Row]:
         """The rows to replay, in the order of the source, with times in `time_unit` where the format's is not right."""
@@ -67,14 +69,21 @@ class Account:
         """From the earliest arrival to the latest."""
         return 0.0 if self.first_ns is None or self.last_ns is None else (self.last_ns - self.first_ns) / 1e9
 
+    @property
+    def starts_span_s(self) -> float:
+        """The same of rows that follow no other: a session may outlast all arrivals by days."""
+        first, last = self.first_start_ns, self.last_start_ns
+        return 0.0 if first is None or last is None else (last - first) / 1e9
+
     def check_units(self, time_unit: TimeUnit | None = None) -> None:
         """Raises UserError if nobody would send at such a rate: then the times are in another unit."""
         low, high = PLAUSIBLE_PER_S
-        if self.starts < FEWEST or not self.span_s or low <= self.starts / self.span_s <= high:
+        span_s = self.starts_span_s
+        if self.format.judged or self.starts < FEWEST or not span_s or low <= self.starts / span_s <= high:
             return
-        rate = self.starts / self.span_s
+        rate = self.starts / span_s
         unit = time_unit or self.format.time_unit
-        told = f"{self.source}: {self.starts:,} requests in {self.span_s:.6g} s are {rate:.3g}/s, which no service sees"
+        told = f"{self.source}: {self.starts:,} requests in {span_s:.6g} s are {rate:.3g}/s, which no service sees"
         if unit is None:
             right = "dates should be right" if "unit" not in self.format.options else "times may need --time-unit"
             raise UserError(f"{told}; its {right}; --force-units takes them as they are")
@@ -93,8 +102,10 @@ class Account:
         notes = [*self.format.notes, *self.notes]
         if self.disorder:
             notes.append(f"{self.disorder:,} of {self.rows_kept:,} rows were out of order and have been sorted")
-        if self.starts >= FEWEST and 0 < self.span_s < self.starts / SUSPECT_PER_S:
-            notes.append(f"{self.starts:,} requests in {self.span_s:.3g} s: check that the times are in the right unit")
+        if self.starts >= FEWEST and 0 < self.starts_span_s < self.starts / SUSPECT_PER_S:
+            notes.append(
+                f"{self.starts:,} requests in {self.starts_span_s:.3g} s: check that the times are in the right unit"
+            )
         return tuple(dict.fromkeys((*notes, *clock.notes())))
 
     def _scale(self, time_unit: TimeUnit | None) -> tuple[int, int] | None:
@@ -111,6 +122,8 @@ class Account:
         self.rows_kept += 1
         if not row.after and (row.turn is None or row.turn <= 1):
             self.starts += 1
+            self.first_start_ns = at_ns if self.first_start_ns is None else min(self.first_start_ns, at_ns)
+            self.last_start_ns = at_ns if self.last_start_ns is None else max(self.last_start_ns, at_ns)
         if self.last_ns is None or self.first_ns is None:
             self.first_ns = self.last_ns = at_ns
         elif at_ns >= self.last_ns:

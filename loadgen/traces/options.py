@@ -34,3 +34,17 @@ def choice(options: Mapping[str, str], key: str, default: str, of: tuple[str, ..
     if given not in of:
         raise UserError(f"--option {key}: {given!r}: should be one of {', '.join(of)}")
     return given
+
+
+def span(options: Mapping[str, str], key: str) -> tuple[float, float] | None:
+    """`from:to` in seconds, from before to; None where it is not given."""
+    given = options.get(key)
+    if given is None:
+        return None
+    try:
+        low, high = map(float, given.split(":"))
+    except ValueError:
+        low, high = math.nan, math.nan
+    if not 0 <= low < high < 1e12:
+        raise UserError(f"--option {key}: {given!r}: should be from:to in seconds, such as 0:3600")
+    return low, high

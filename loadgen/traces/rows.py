@@ -100,7 +100,7 @@ class Format:
     cannot be read. `time_unit`: of the numbers in the file; None for dates. `block_tokens`, `block_scope`: of its
     prefix blocks where they are the format's own (else the reader says so in an `About`); "session": equal ids in two
     sessions are different blocks. `options`: name -> meaning, of what `--option NAME=VALUE` may give.
-    `folders`: a path may be a folder.
+    `folders`: a path may be a folder. `judged`: times whose unit was judged when the file was written.
     """
 
     name: str
@@ -114,6 +114,7 @@ class Format:
     notes: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     folders: bool = False
+    judged: bool = False
 
 
 def malformed(path: Path, line: int, column: str, value: Any, should: str) -> UserError:
