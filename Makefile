@@ -45,15 +45,30 @@ test-vllm: setup .cache/tiny-llama/config.json  ## the integration tests and a s
 test: setup  ## every test that needs no engine
 	$(BIN)/python -m pytest
 
-check: setup  ## lint, types, import contract, tests
+lint: setup  ## style, types, import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+
+check: lint test  ## what must hold before a commit: lint, and every test that needs no engine
+
+$(VENV)/.fuzz: $(VENV)/.ready
+	$(BIN)/python -m pip install -q --only-binary :all: --group fuzz
+	@$(BIN)/python -c 'import atheris' || { echo 'atheris has no wheel here, only for CPython 3.11 to 3.14 on Linux x86-64'; exit 1; }
+	@touch $@
+
+TIME ?= 600
+READERS := $(patsubst tests/fuzz/fuzz_%.py,%,$(wildcard tests/fuzz/fuzz_*.py))
+
+fuzz: $(VENV)/.fuzz  ## fuzz every reader of foreign bytes, TIME seconds each, two at a time (READERS="sse log" for some)
+	@mkdir -p .cache
+	@printf '%s\n' $(READERS) | xargs -P 2 -I{} sh -c '\
+	  $(BIN)/python tests/fuzz/fuzz_{}.py -max_total_time=$(TIME) -print_final_stats=1 >.cache/fuzz-{}.log 2>&1 \
+	  && echo "{}: $$(grep -a DONE .cache/fuzz-{}.log)" || { tail -n 40 .cache/fuzz-{}.log; exit 1; }'
 
 format: setup  ## format and fix what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-.PHONY: help setup vllm tiny-model demo demo-vllm demo-emulator test test-vllm check format
+.PHONY: help setup vllm tiny-model demo demo-vllm demo-emulator test test-vllm check lint fuzz format

@@ -179,6 +179,11 @@ def hits(bench: Bench) -> None:
     def under_load(speed: float) -> Callable[[int], float]:
         return lambda millions: bench.replayed(speed, "bfloat16", bench.memory_bytes(millions)).hit_ratio
 
+    def without_stays(millions: int) -> float:
+        short = (msgspec.structs.replace(one, output_tokens=1) for one in requests)
+        stage = msgspec.structs.replace(bench.stage, requests=tuple(short))
+        return simulated(stage, arm(bench.profile, "bfloat16", bench.memory_bytes(millions))).hit_ratio
+
     steps: dict[str, Callable[[int], float]] = {
         f"LRU, the trace's {TRACE_BLOCK}-token blocks": lambda m: lru(of_trace(requests), TRACE_BLOCK, m * 1e6),
         f"LRU, {size}-token blocks": lambda m: lru(of_engine(requests, size, outputs=False), size, m * 1e6),
@@ -186,6 +191,7 @@ def hits(bench: Bench) -> None:
         "the engine, its steps taking no time": without_time,
         f"the engine on the H100, {SERVED:g} of the trace's speed": under_load(SERVED),
         "**the engine on the H100, the trace's speed**": under_load(1.0),
+        "... and every answer is one token: nobody stays": without_stays,
     }
     head = ("prompt tokens found in the cache", *(f"{millions} M" for millions in CAPACITIES))
     table(head, ((name, *(percent(share(m)) for m in CAPACITIES)) for name, share in steps.items()))
@@ -196,7 +202,7 @@ def pays(bench: Bench) -> None:
     memories = (None, *(bench.memory_bytes(millions) for millions in CAPACITIES[:3]))
     head = ("memory for the cache", "KV", "tokens", "hits", "TTFT p50", "TTFT p99", "running", "waiting", "KV usage")
     for speed in (SERVED, 1.0):
-        print(f"At {speed:g} of the trace's speed:\n")
+        print(f"At {'' if speed == 1 else f'{speed:g} of '}the trace's speed:\n")
         asked = ((memory, dtype) for memory in memories for dtype in ("bfloat16", "fp8"))
         rows = (_row(memory, bench.replayed(speed, dtype, memory)) for memory, dtype in asked)
         table((*head, "preempted", "ended after", "CPU"), rows)

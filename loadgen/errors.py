@@ -11,6 +11,17 @@ where they enter.
 
 from collections.abc import Sequence
 
+LINE_CHARS = 1_000
+MOST_COMPLAINTS = 100
+
+
+def line(text: str) -> str:
+    """`text` as one line for a terminal: what cannot be printed is escaped, and what is too long is cut."""
+    text = text[: LINE_CHARS + 1]
+    if not text.isprintable():
+        text = "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
+    return text if len(text) <= LINE_CHARS else text[: LINE_CHARS - 1] + "…"
+
 
 class LoadgenError(Exception):
     """Root of the tree; `str(error)` is what the user reads."""
@@ -19,13 +30,19 @@ class LoadgenError(Exception):
 
 
 class UserError(LoadgenError):
-    """The user can mend this by changing what they typed or wrote. One line, or one line per complaint."""
+    """The user can mend this by changing what they typed or wrote. One line, or one line per complaint.
+
+    Complaints quote files and servers: whatever these hold, a complaint is one line that a terminal can show, and
+    beyond MOST_COMPLAINTS they are counted. `more`: complaints that are not given.
+    """
 
     exit_code = 2
 
-    def __init__(self, *complaints: str) -> None:
-        self.complaints: Sequence[str] = complaints
-        super().__init__("\n".join(complaints))
+    def __init__(self, *complaints: str, more: int = 0) -> None:
+        more += max(0, len(complaints) - MOST_COMPLAINTS)
+        rest = [f"and {more:,} more"] if more else []
+        self.complaints: Sequence[str] = (*map(line, complaints[:MOST_COMPLAINTS]), *rest)
+        super().__init__("\n".join(self.complaints))
 
 
 class ExperimentError(LoadgenError):
@@ -37,4 +54,4 @@ class ServerError(ExperimentError):
 
     def __init__(self, message: str, telling: Sequence[str] = ()) -> None:
         self.telling = tuple(telling)
-        super().__init__("\n".join((message, *(f"  | {line}" for line in self.telling))))
+        super().__init__("\n".join((line(message), *(f"  | {line(told)}" for told in self.telling))))

@@ -90,7 +90,7 @@ def _seconds(value: float) -> str:
 def _bytes(value: float) -> str:
     for size, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if abs(value) >= size:
-            return f"{value / size:.3g} {name}"
+            return f"{_digits(value / size)} {name}"
     return f"{value:.0f} B"
 
 

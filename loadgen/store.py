@@ -139,7 +139,7 @@ def read_once(folder: Path, kind: type[R]) -> R | None:
         return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UserError(f"{path}: not a loadgen {kind.__name__}: {error}") from error
 
 
@@ -155,7 +155,7 @@ def read_lines(folder: Path, kind: type[R]) -> Iterator[R]:
                 return
             try:
                 yield decoder.decode(line)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise UserError(f"{path}: line {number}: not a loadgen {kind.__name__}: {error}") from error
 
 

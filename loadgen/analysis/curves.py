@@ -17,10 +17,12 @@ POOLED = -1
 def curves(study: Study) -> tuple[Curve, ...]:
     """Over time: KV usage, running, waiting, preemptions since the stage's start, by arm, the middle block first,
     then all others, each of at most 300 points. Over quantiles: TTFT and ITL of each arm, blocks pooled (block -1).
+    Not of a grid's cells: the map sums them up.
     """
     return tuple(
         curve
         for spec in study.stages
+        if spec.context_tokens is None
         for arm in study.labels
         for curve in (*_over_time(study, spec, arm), *_over_quantiles(study, spec, arm))
     )

@@ -109,10 +109,12 @@ def _warnings(study: Study, stage: str) -> tuple[str, ...]:
 def traffic_contexts(study: Study) -> Values:
     """The contexts at which this traffic's tokens are decoded: of the saturated stage, else open loop, else one stream.
 
-    One block of the base arm stands for all: every block does the same work.
+    One block of the base arm stands for all: every block does the same work. A grid is nobody's traffic.
     """
     spec = study.stage("saturated", "open_loop", "one_stream")
-    held = study.of(spec.name, study.base) if spec is not None else ()
+    if spec is None or spec.context_tokens is not None:
+        return np.empty(0)
+    held = study.of(spec.name, study.base)
     return contexts(held[0].ok) if held else np.empty(0)
 
 

@@ -2,26 +2,28 @@
 
 Each role looks at a few quantities, stated here, and at no other. A verdict counts in a headline only if it holds with
 all quantities of all headlines in view (Holm), so that an experiment with equals has any false headline at most 5 % of
-the time, however many rows the table has. In a closed loop throughput rules: with C requests in flight, throughput x
+the time, however many rows the table has. The cells of a grid have one headline together, from their output throughput.
+In a closed loop throughput rules: with C requests in flight, throughput x
 mean E2E = C, so that what is won in throughput is won in the time of the whole answer. Latencies rule elsewhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from loadgen.analysis import stats
+from loadgen.analysis import grid, stats
 from loadgen.analysis.compare import Comparison
 from loadgen.analysis.study import Study
 from loadgen.analysis.wording import listed, times
 from loadgen.quantities import QUANTITIES
-from loadgen.records import Difference, Headline, Role, StageSpec
+from loadgen.records import Difference, GridMap, Headline, Role, StageSpec, Verdict
 
 FAMILIES: dict[Role, tuple[str, ...]] = {
     "one_stream": ("itl_p50_s", "ttft_p50_s"),
     "saturated": ("output_tokens_per_s", "ttft_p50_s", "itl_p50_s", "goodput_per_s"),
     "open_loop": ("ttft_from_due_p50_s", "ttft_from_due_p95_s", "itl_p50_s", "goodput_per_s"),
 }
+OF_CELLS = (grid.MAPPED[0],)
 PLACES: dict[Role, str] = {"one_stream": "In one stream", "saturated": "At saturation", "open_loop": "Under open load"}
 
 Answer = Literal["pays", "does not pay", "trade-off", "no difference shown", "cannot tell"]
@@ -42,18 +44,40 @@ class Family:
         return any(one.quantity.startswith(prefixes) for one in getattr(self, side))
 
 
-def headlines(study: Study, comparisons: Sequence[Comparison]) -> tuple[Headline, ...]:
-    """One per stage, in the order of the stages."""
+def headlines(study: Study, found: Mapping[str, Family], maps: Sequence[GridMap]) -> tuple[Headline, ...]:
+    """One per stage, in the order of the stages, and one for the cells of a grid together."""
     if study.test is None:
         return ()
-    found = families(study.stages, comparisons)
-    return tuple(_headline(study.test, spec, found[spec.name]) for spec in study.stages)
+    alone = [spec for spec in study.stages if spec.context_tokens is None]
+    told = [_headline(study.test, spec, found[spec.name]) for spec in alone]
+    return (*told, *([_of_grid(study.test, maps[0])] if maps else []))
+
+
+def _of_grid(test: str, found: GridMap) -> Headline:
+    verdicts = {cell.verdict for cell in found.cells}
+    answer: Answer = "no difference shown" if "no difference shown" in verdicts else "cannot tell"
+    if {"better", "worse"} <= verdicts:
+        answer = "trade-off"
+    elif verdicts & {"better", "worse"}:
+        answer = "pays" if "better" in verdicts else "does not pay"
+    return Headline(role="grid", stage="grid", verdict=answer, sentence=f"Over the grid {grid.summary(test, found)}")
+
+
+def held(stages: Sequence[StageSpec], found: Mapping[str, Family]) -> dict[str, Verdict]:
+    """What holds of each cell of a grid, by stage."""
+    return {spec.name: _held(found[spec.name]) for spec in grid.cells_of(stages)}
+
+
+def _held(family: Family) -> Verdict:
+    if family.better or family.worse:
+        return "better" if family.better else "worse"
+    return "no difference shown" if family.open else "cannot tell"
 
 
 def families(stages: Sequence[StageSpec], comparisons: Sequence[Comparison]) -> dict[str, Family]:
     """Holm over the quantities of all stages' roles together; what does not hold any more is undecided."""
     by_name = {(one.difference.stage, one.difference.quantity): one for one in comparisons}
-    names = [(spec.name, name) for spec in stages for name in FAMILIES[spec.role] if (spec.name, name) in by_name]
+    names = [(spec.name, name) for spec in stages for name in _family(spec) if (spec.name, name) in by_name]
     held = stats.holm([by_name[name].p for name in names])
     members = [
         (by_name[name].difference, "open" if not holds else by_name[name].difference.verdict)
@@ -77,6 +101,10 @@ def families(stages: Sequence[StageSpec], comparisons: Sequence[Comparison]) -> 
         )
         for spec in stages
     }
+
+
+def _family(spec: StageSpec) -> tuple[str, ...]:
+    return FAMILIES[spec.role] if spec.context_tokens is None else OF_CELLS
 
 
 def _headline(test: str, spec: StageSpec, found: Family) -> Headline:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loadgen.analysis import scrapes as readings, stats
+from loadgen.analysis import folded, grid, scrapes as readings, stats
 from loadgen.analysis.case import Case, PredictedRatio
 from loadgen.analysis.causes.memory import capacity_doubts
 from loadgen.analysis.checklist import checklist
@@ -11,10 +11,11 @@ from loadgen.analysis.compare import Comparison, Late, compare, unlike_events
 from loadgen.analysis.curves import curves
 from loadgen.analysis.decompose import Decode, decompose, prefill
 from loadgen.analysis.diagnose import diagnose
-from loadgen.analysis.headlines import headlines
+from loadgen.analysis.headlines import families, headlines, held
 from loadgen.analysis.innocence import innocence, withdrawn
 from loadgen.analysis.study import Study, study
 from loadgen.analysis.summary import arm_reports, commonest, failures, summaries
+from loadgen.analysis.traffic import Traffic, traffic
 from loadgen.analysis.unintended import doubts, unintended
 from loadgen.analysis.windows import several_per_event, stage_samples
 from loadgen.analysis.wording import counted
@@ -46,6 +47,10 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
     checks, late = ((), ()) if virtual_time else innocence(cut)
     judged = _judged(cut, late, predicted_ratio) if cut.test is not None else Judgement(warnings=_uncounted(cut))
     manifest = experiment.manifest
+    sent = traffic(cut)
+    found = families(cut.stages, judged.comparisons)
+    maps = grid.maps(cut.stages, judged.comparisons, held(cut.stages, found)) if cut.test is not None else ()
+    cells = {spec.name for spec in grid.cells_of(cut.stages)}
     return Report(
         loadgen=manifest.loadgen,
         title=_title(cut),
@@ -60,7 +65,7 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
         restart=manifest.restart,
         simulated=virtual_time or any(_simulated(block.facts.engine) for block in experiment.blocks),
         virtual_time=virtual_time,
-        headlines=headlines(cut, judged.comparisons),
+        headlines=headlines(cut, found, maps),
         arms=arm_reports(cut),
         stages=cut.stages,
         summaries=summaries(cut),
@@ -68,25 +73,32 @@ def judge(experiment: Experiment, *, predicted_ratio: PredictedRatio = unpredict
         decomposition=judged.decomposition,
         findings=judged.findings,
         checklist=judged.checklist,
-        unintended=judged.unintended,
-        innocence=checks,
+        unintended=folded.lines(judged.unintended, cells),
+        innocence=folded.checks(checks, cells),
+        traffic=folded.checks(sent.checks, cells),
+        maps=maps,
         curves=curves(cut),
-        warnings=(
-            *cut.warnings,
-            *withdrawn(late),
-            *_failures(cut),
-            *_lost(cut),
-            *_chunked(cut),
-            *_unread(cut),
-            *judged.warnings,
-            *doubts(cut),
-            *_one_sided(cut),
-            *_further(cut),
-        ),
+        warnings=folded.lines(_warnings(cut, late, sent, judged), cells),
         client_host=manifest.client_host,
         packages=manifest.packages,
         plan_notes=manifest.plan_notes,
         slo=manifest.slo,
+    )
+
+
+def _warnings(cut: Study, late: Sequence[Late], sent: Traffic, judged: Judgement) -> tuple[str, ...]:
+    return (
+        *cut.warnings,
+        *withdrawn(late),
+        *sent.warnings,
+        *_failures(cut),
+        *_lost(cut),
+        *_chunked(cut),
+        *_unread(cut),
+        *judged.warnings,
+        *doubts(cut),
+        *_one_sided(cut),
+        *_further(cut),
     )
 
 

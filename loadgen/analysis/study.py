@@ -55,8 +55,17 @@ class Study:
         return tuple(extract(data.view) for data in self.of(stage, arm))
 
     def stage(self, *roles: str) -> StageSpec | None:
-        """The first stage with the first of these roles that has one."""
-        return next((spec for role in roles for spec in self.stages if spec.role == role), None)
+        """The first stage with the first of these roles that has one. A cell of a grid stands in for a saturated stage
+        only: the one with the most tokens in flight.
+        """
+        for role in roles:
+            held = [spec for spec in self.stages if spec.role == role]
+            alone = [spec for spec in held if spec.context_tokens is None]
+            if alone:
+                return alone[0]
+            if held and role == "saturated":
+                return max(held, key=lambda spec: (spec.context_tokens or 0) * (spec.concurrency or 0))
+        return None
 
     def facts(self, arm: str) -> ServerFacts:
         """What the arm's server was, from its first block that counts."""

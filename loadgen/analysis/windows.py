@@ -14,6 +14,7 @@ from loadgen.records import Block, Health, Sample, Scrape, Slo, StageMark, Stage
 PARTS = 10
 STEADY_WAVES = 2
 SEVERAL = 1.05  # tokens per event; servers hold back half characters
+SAME_S = 1e-6  # instants that were told from two origins are one to rounding only
 
 Values = NDArray[np.float64]
 
@@ -66,7 +67,7 @@ def steady_window(spec: StageSpec, samples: Sequence[Sample]) -> tuple[float, fl
     last_s = max(sample.sent_s for sample in samples)
     if full_s is None or last_s <= full_s:
         return None
-    ended = sum(full_s < sample.end_s <= last_s for sample in samples)
+    ended = sum(full_s < sample.end_s <= last_s + SAME_S for sample in samples)
     return (full_s, last_s) if ended >= STEADY_WAVES * wanted else None
 
 

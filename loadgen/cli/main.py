@@ -1,6 +1,5 @@
 """`loadgen VERB`: finds the verb's file when it is asked for, and turns errors into one clear line and an exit code."""
 
-import importlib
 import io
 import os
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from loadgen import __version__
+from loadgen.cli.verbs import Verbs
 from loadgen.errors import LoadgenError
 
 VERBS = {
@@ -17,36 +17,16 @@ VERBS = {
     "simulate": "compute what compare would measure, on a machine that a profile describes",
     "report": "render a run directory's report again",
     "plan": "print what a scenario will send, before anything is sent",
+    "estimate": "say what a smaller KV cache could bring to a model and its traffic, before any server runs",
     "serve": "start one arm of an engine and say what it really is",
     "emulate": "serve an emulated engine whose truth is known",
     "facts": "say what a running server really is, as JSON",
     "calibrate": "fit an emulator's profile to a measured run, and say how well it fits",
+    "trace": "make a log or a public trace a workload: import, validate, describe, sample, anonymise",
 }
 
 
-class Verbs(click.Group):
-    """A group that imports a verb's module only when that verb is run, so that `--help` stays quick."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the order of the table."""
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb's command; None if there is no such verb."""
-        if cmd_name not in VERBS:
-            return None
-        command = importlib.import_module(f"loadgen.cli.{cmd_name}").command
-        if not isinstance(command, click.Command):
-            raise TypeError(f"loadgen.cli.{cmd_name}.command is not a click command")
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table itself, without importing the verbs."""
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
-
-
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Verbs, verbs=VERBS, modules="loadgen.cli.", context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="loadgen")
 def program() -> None:
     """Does KV-cache quantization pay on this engine, this GPU and this traffic? loadgen answers by measurement.

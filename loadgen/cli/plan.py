@@ -11,10 +11,11 @@ from rich.table import Table
 from loadgen.cli.options import Finite
 from loadgen.cli.show import Page
 from loadgen.quantities import text
-from loadgen.records import Plan, StagePlan
+from loadgen.records import Plan, Request, StagePlan
 from loadgen.traces.read import read_trace
 from loadgen.workload.demand import Demand, Speeds, demand
 from loadgen.workload.plan import build
+from loadgen.workload.reuse import lru_ratio
 from loadgen.workload.scenario import Scenario, find, load
 
 LEVELS = {"p10": 10, "p50": 50, "p90": 90, "p99": 99, "max": 100}
@@ -31,7 +32,8 @@ def planned(name_or_path: str) -> tuple[Path, Scenario, Plan]:
 
 @click.command("plan")
 @click.argument("scenario")
-@click.option("--capacity", type=click.IntRange(min=1), metavar="TOKENS", help="KV-cache capacity to compare with.")
+@click.option("--capacity", "capacities", type=click.IntRange(min=1), metavar="TOKENS", multiple=True,
+              help="KV-cache capacity to compare with; may be given several times.")  # fmt: skip
 @click.option("--block", type=click.IntRange(min=1), default=1, show_default=True, help="Tokens of one KV block.")
 @click.option("--rows", type=click.IntRange(min=0), default=5, show_default=True, help="First requests to show.")
 @click.option("--prefill-speed", type=Finite(min=0, min_open=True), default=10_000.0, show_default=True,
@@ -40,21 +42,27 @@ def planned(name_or_path: str) -> tuple[Path, Scenario, Plan]:
               help="Seconds per output token to assume.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def command(
-    scenario: str, capacity: int | None, block: int, rows: int, prefill_speed: float, decode_gap: float, as_json: bool
+    scenario: str,
+    capacities: tuple[int, ...],
+    block: int,
+    rows: int,
+    prefill_speed: float,
+    decode_gap: float,
+    as_json: bool,
 ) -> None:
     """Show what SCENARIO (a name or a YAML file) will send, without sending it."""
     path, loaded, plan = planned(scenario)
     speeds = Speeds(prefill_tokens_per_s=prefill_speed, decode_gap_s=decode_gap)
     demands = [demand(stage, speeds, block) for stage in plan.stages]
     if as_json:
-        summary = _summary(plan, demands, capacity, rows)
+        summary = _summary(plan, demands, {size: _reused(plan, size, block) for size in capacities}, rows)
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
         return
     console = Page(highlight=False, markup=False, emoji=False)
     for line in _head(path, loaded, plan):
         console.print(line, soft_wrap=True)
     console.print(_stages(plan), _lengths(plan), _demands(demands), sep="\n")
-    for line in _capacity_lines(demands, capacity, speeds, block):
+    for line in _capacity_lines(plan, demands, capacities, speeds, block):
         console.print(line, soft_wrap=True)
     if rows:
         console.print(_first_rows(plan, rows))
@@ -79,10 +87,14 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _stages(plan: Plan) -> Table:
-    table = _table("\nStages", "stage", "sends", "requests", "warm-up")
+    with_sessions = any(stage.spec.sessions is not None for stage in plan.stages)
+    more = ("sessions", "later turns") if with_sessions else ()
+    table = _table("\nStages", "stage", "sends", "requests", "warm-up", *more)
     table.columns[1].justify = "left"
     for stage in plan.stages:
-        table.add_row(stage.spec.name, _sends(stage), f"{stage.spec.planned:,}", f"{stage.spec.warmup:,}")
+        spec, turns = stage.spec, sum(bool(request.after) for request in stage.requests)
+        figures = (spec.planned, spec.warmup, *((spec.sessions or spec.planned, turns) if with_sessions else ()))
+        table.add_row(spec.name, _sends(stage), *(f"{figure:,}" for figure in figures))
     return table
 
 
@@ -101,9 +113,10 @@ def _sends(stage: StagePlan) -> str:
     if spec.concurrency is not None:
         until = f", until {spec.duration_s:g} s" if spec.duration_s is not None else ""
         return f"{spec.concurrency} in flight{until}"
-    last_s = stage.requests[-1].due_s or 0.0
+    last_s = max(request.due_s or 0.0 for request in stage.requests)
     if spec.speed is not None:
-        return f"trace x {spec.speed:g}, {last_s:,.0f} s"
+        begun = "starts in " if spec.sessions is not None else ""
+        return f"trace x {spec.speed:g}, {begun}{last_s:,.0f} s"
     return f"{spec.rate_per_s:g}/s, CV {spec.burstiness_cv:g}, {last_s:,.0f} s"
 
 
@@ -125,16 +138,23 @@ def _demands(demands: list[Demand]) -> Table:
     return table
 
 
-def _capacity_lines(demands: list[Demand], capacity: int | None, speeds: Speeds, block: int) -> list[str]:
+def _reused(plan: Plan, capacity: int, block: int) -> list[float]:
+    """By stage: the share of prompt tokens that a prefix cache of this capacity holds, one request after the other."""
+    return [lru_ratio(stage.requests, capacity, block) if stage.spec.reuse else 0.0 for stage in plan.stages]
+
+
+def _capacity_lines(
+    plan: Plan, demands: list[Demand], capacities: tuple[int, ...], speeds: Speeds, block: int
+) -> list[str]:
     lines = [
         f"assumed: {speeds.prefill_tokens_per_s:,.0f} prefill tokens/s, {text(speeds.decode_gap_s, 's')} per output "
         f"token, no queueing, blocks of {text(block, 'tokens')}; at the peak each request has its full length"
     ]
-    if capacity is None:
-        return lines
-    for one in demands:
-        share = f"{one.held(capacity):,} of {one.in_flight:,}"
-        lines.append(f"{one.stage}: a capacity of {capacity:,} tokens holds {share} requests of the peak")
+    for capacity in capacities:
+        for one, reused in zip(demands, _reused(plan, capacity, block), strict=True):
+            share = f"{one.held(capacity):,} of {one.in_flight:,}"
+            hits = f"; its prefix cache finds {text(reused, 'ratio')} of the prompt tokens" if reused else ""
+            lines.append(f"{one.stage}: a capacity of {capacity:,} tokens holds {share} requests of the peak{hits}")
     return lines
 
 
@@ -143,7 +163,7 @@ def _first_rows(plan: Plan, rows: int) -> Table:
     table.columns[-1].justify, table.columns[-1].no_wrap, table.columns[-1].overflow = "left", False, "fold"
     for stage in plan.stages:
         for request in stage.requests[:rows]:
-            due = "-" if request.due_s is None else f"{request.due_s:.3f}"
+            due = _due(request)
             runs = " + ".join(f"{run.key} x {run.tokens}" for run in request.runs[:3])
             more = f" + {len(request.runs) - 3} more" if len(request.runs) > 3 else ""
             lengths = (f"{request.prompt_tokens:,}", f"{request.output_tokens:,}")
@@ -151,7 +171,16 @@ def _first_rows(plan: Plan, rows: int) -> Table:
     return table
 
 
-def _summary(plan: Plan, demands: list[Demand], capacity: int | None, rows: int) -> dict[str, Any]:
+def _due(request: Request) -> str:
+    """ "1.500", "after 3, 4 + 2.5"; "-" where a free stream takes it."""
+    due = [] if request.due_s is None else [f"{request.due_s:.3f}"]
+    if request.after:
+        think = f" + {request.think_s:.3f}" if request.think_s else ""
+        due.append(f"after {', '.join(map(str, request.after))}{think}")
+    return ", ".join(due) or "-"
+
+
+def _summary(plan: Plan, demands: list[Demand], reused: dict[int, list[float]], rows: int) -> dict[str, Any]:
     stages = [
         {
             "spec": stage.spec,
@@ -162,12 +191,14 @@ def _summary(plan: Plan, demands: list[Demand], capacity: int | None, rows: int)
                 "peak_tokens": one.peak_tokens,
                 "mean_tokens": round(one.mean_tokens, 1),
                 "reused_ratio": round(one.reused_ratio, 4),
-                "capacity_tokens": capacity,
-                "held": None if capacity is None else one.held(capacity),
+                "capacities": [
+                    {"tokens": size, "held": one.held(size), "reused_ratio": round(shares[number], 4)}
+                    for size, shares in reused.items()
+                ],
             },
             "first": stage.requests[:rows],
         }
-        for stage, one in zip(plan.stages, demands, strict=True)
+        for number, (stage, one) in enumerate(zip(plan.stages, demands, strict=True))
     ]
     return {
         "scenario": plan.scenario,

@@ -44,7 +44,8 @@ def command(scenario: str | None, arms: tuple[str, ...], **options: Any) -> int:
 
 def _new(scenario: str, names: tuple[str, ...], options: dict[str, Any], reach: "Reach") -> "Setup":
     from loadgen.cli.plan import planned
-    from loadgen.emulator.profile import find, text_of
+    from loadgen.document import text_of
+    from loadgen.emulator.profile import find
     from loadgen.engines.table import ENGINES
     from loadgen.experiment.setup import Emulation, create
     from loadgen.experiment.simulate import engines_of, profile_of

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import httpx
+import msgspec
 
 from loadgen.drive.client import PATHS, Endpoint, request_headers, server_root
 from loadgen.drive.failures import one_line, secrets_of
@@ -24,6 +25,8 @@ FEWEST_IDS = 64
 FEWEST_WORDS = 16
 ENOUGH_WORDS = 64
 CHECK_TOKENS = 256
+EXCERPT_BYTES = 65_536
+MOST_BYTES = 2**20  # of an answer with one token
 REFUSED = (400, 422, 500, 501)  # a list where text is expected breaks some servers
 
 
@@ -111,19 +114,32 @@ class _Counter:
 
     async def _ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         try:
-            response = await self._http.post(self._root + path, json=body)
-        except httpx.HTTPError as error:
+            status, content = await self._posted(self._root + path, body)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:  # no URL: where it redirects to
             raise ServerError(f"{self._root}: {one_line(str(error) or type(error).__name__, self._secrets)}") from error
-        if response.status_code in REFUSED:
-            raise _Refused(one_line(response.text, self._secrets))
-        if response.status_code != 200:
-            said = one_line(response.text, self._secrets)
-            raise ServerError(f"{self._root}{path}: HTTP {response.status_code} for model {self._model}: {said}")
+        said = one_line(content[:EXCERPT_BYTES].decode("utf-8", "replace"), self._secrets)
+        if status in REFUSED:
+            raise _Refused(said)
+        if status != 200:
+            raise ServerError(f"{self._root}{path}: HTTP {status} for model {self._model}: {said}")
         try:
-            answer = response.json()
-        except (ValueError, RecursionError) as error:
+            answer = msgspec.json.decode(content)
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ServerError(f"{self._root}{path}: the answer is not JSON; is this an LLM server?") from error
         return answer if isinstance(answer, dict) else {}
+
+    async def _posted(self, url: str, body: dict[str, Any]) -> tuple[int, bytes]:
+        """Status and body of the answer, as it came: what is encoded or endless is refused."""
+        content = bytearray()
+        async with self._http.stream("POST", url, json=body) as response:
+            encoding = response.headers.get("content-encoding", "identity")
+            if encoding != "identity":
+                raise httpx.DecodingError(f"content-encoding {encoding} although identity was asked for")
+            async for part in response.aiter_bytes():
+                content += part
+                if len(content) > MOST_BYTES:
+                    raise httpx.DecodingError(f"the answer is longer than {MOST_BYTES // 2**20} MiB")
+        return response.status_code, bytes(content)
 
 
 async def _ids(counter: _Counter, check_tokens: int) -> Vocabulary | None:

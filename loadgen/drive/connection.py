@@ -72,8 +72,9 @@ class Answer(httpx.AsyncByteStream):
             self.timing.first_byte_s = self.connection.seen_s
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collects a header, or a trailer."""
-        self.headers.append((name.lower(), value))
+        """Collects a header. A trailer is none (RFC 9110, 6.5.1): it may come before anyone has read the head."""
+        if not self.status:
+            self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The head is there, unless it is an interim (1xx) one."""

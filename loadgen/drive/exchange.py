@@ -16,13 +16,15 @@ UNANSWERED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 class Exchange:
     """What was seen on the wire; instants on the source's own clock.
 
-    `recording`: what came of the body; of an event stream it is taken away as it is read into `reading`. `error`: how
-    the transport failed, if it did; what had come until then is kept. `ended_s`: the last byte, or the failure.
+    `recording`: what came of the body; it is taken away as it is read, of an event stream into `reading`, of any other
+    body its beginning into `excerpt`. `error`: how the transport failed, if it did; what had come until then is kept.
+    `ended_s`: the last byte, or the failure.
     """
 
     __slots__ = (
         "ended_s",
         "error",
+        "excerpt",
         "headers",
         "is_stream",
         "reading",
@@ -40,6 +42,7 @@ class Exchange:
         self.headers = httpx.Headers()
         self.is_stream = False
         self.reading = Reading()
+        self.excerpt = b""
         self.ended_s = started_s
         self.error: httpx.TransportError | None = None
 
@@ -51,10 +54,13 @@ class Exchange:
 
     def read(self, most: int) -> int:
         """Decodes at most that much of the recording, and gives how much it was: about twice the events."""
-        part = self.recording[:most] if self.is_stream else []
-        if part:
-            del self.recording[:most]
+        part = self.recording[:most]
+        del self.recording[:most]
+        if self.is_stream:
             self.reading.take(part)
+        elif len(self.excerpt) < EXCERPT_BYTES:
+            body = b"".join(item for item in part if isinstance(item, bytes))
+            self.excerpt = (self.excerpt + body)[:EXCERPT_BYTES]
         return len(part)
 
     def read_rest(self) -> None:
@@ -63,9 +69,8 @@ class Exchange:
             self.reading.finish()
 
     def body_text(self) -> str:
-        """The beginning of the body, as text, for a message."""
-        body = b"".join(item for item in self.recording if isinstance(item, bytes))
-        return body[:EXCERPT_BYTES].decode("utf-8", "replace") or "no body"
+        """The beginning of the body that was read, as text, for a message."""
+        return self.excerpt.decode("utf-8", "replace") or "no body"
 
 
 class LeanCourier:
@@ -106,6 +111,8 @@ class StockCourier:
         """Sends and records. Raises httpx.TransportError, in `LeanTransport`'s words; `exchange` holds what came."""
         try:
             await self._carry(request, exchange)
+        except httpx.InvalidURL as error:  # httpx looks at where a redirect leads, and this is no TransportError
+            raise httpx.RemoteProtocolError(f"redirects to what is no URL: {error}") from error
         except httpx.TransportError as error:
             raise _told(error, request.url, self._timeouts) from error
 

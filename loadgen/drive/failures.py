@@ -1,6 +1,7 @@
 """What counts as a failed request, and how that is said: pure."""
 
 import email.utils
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,16 +50,21 @@ def judge(exchange: Exchange, planned_output_tokens: int, expects: Expects, secr
 
 
 def retry_after_s(value: str | None) -> float | None:
-    """Seconds of a Retry-After header (RFC 9110, 10.2.3), given as a number or as a date; None if it is neither."""
+    """Seconds of a Retry-After header (RFC 9110, 10.2.3), given as a number or as a date; None if it is neither.
+
+    Never negative, never infinite: it is written as JSON.
+    """
     if value is None:
         return None
     try:
-        return float(value)
+        seconds = float(value)
     except ValueError:
         pass
+    else:
+        return seconds if 0 <= seconds < math.inf else None
     try:
         at = email.utils.parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):  # no date, or a year or a zone of twenty digits
         return None
     return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
 

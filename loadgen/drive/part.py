@@ -9,7 +9,7 @@ from loadgen.clock import Clock
 from loadgen.drive.bodies import Bodies
 from loadgen.drive.client import Client
 from loadgen.drive.pacing import Cap, Gate
-from loadgen.records import Request, Sample, StageMark
+from loadgen.records import Request, Sample, StageMark, sessions
 
 
 class Progress:
@@ -80,7 +80,8 @@ class Part:
         self._progress = progress
         self._stopped: str | None = None
         self._started_s = road.clock.now()
-        self._ends: dict[int, asyncio.Future[float]] = {}
+        self._paced = False
+        self._ends: dict[int, float] = {}
         self._followers: dict[int, list[Request]] = {}
         progress.begin(stage, warmup, len(requests), self._started_s)
 
@@ -114,40 +115,51 @@ class Part:
         )
 
     async def closed_loop(self, streams: int) -> None:
-        """Keeps `streams` requests in flight, in plan order.
+        """Keeps `streams` sessions going, in plan order: a stream takes the next when all of one has ended.
 
-        A stream whose next request has to wait (`after`, `think_s`) waits with it, as a user who thinks does.
+        A request that waits for none, and that none waits for, is a session by itself, so that without `after` this
+        many requests are in flight. In a session each is sent when those that it waits for have ended, plus `think_s`;
+        a stream waits with it, as a user who thinks does. Sessions that fan out have several in flight.
         """
-        self._ends = {after: asyncio.get_running_loop().create_future() for after in self._awaited()}
-        queue = iter(self._requests)
+        self._await()
+        groups = sessions(self._requests)
+        queue = iter(groups)
 
         async def stream() -> None:
-            for request in queue:
-                if not await self._ready(request):
+            for session in queue:
+                if not self._road.gate.is_open:
                     return
-                await self._send(request, None)
+                if len(session) == 1:
+                    await self._send(session[0], None)
+                else:
+                    await self._session(session)
 
         async with _together() as group:
-            for _ in range(min(streams, len(self._requests))):
+            for _ in range(min(streams, len(groups))):
                 group.create_task(stream())
 
     async def open_loop(self) -> None:
         """Sends each request at its due time, whatever became of the others.
 
-        One that has to wait for another (`after`) is due at the later of its own due time and that one's end plus
-        `think_s`: how long the server took is not the client's delay.
+        One that has to wait for others (`after`) is due at the later of its own due time and the end of the last of
+        them plus `think_s`: how long the server took is not the client's delay.
         """
-        self._followers = {after: [] for after in self._awaited()}
-        for request in self._requests:
-            if request.after is not None:
-                self._followers[request.after].append(request)
+        self._await()
+        self._paced = True
         async with _together() as group:
             for request in self._requests:
-                if request.after is None:
+                if not request.after:
                     due_s = self._started_s + (request.due_s or 0.0)
                     if not await self._road.gate.until(due_s):
                         break
                     group.create_task(self._send(request, due_s, group))
+
+    async def _session(self, session: Sequence[Request]) -> None:
+        """Sends those that wait for none; the others follow."""
+        async with _together() as group:
+            for request in session:
+                if not request.after:
+                    group.create_task(self._send(request, None, group))
 
     async def _send(self, request: Request, due_s: float | None, group: asyncio.TaskGroup | None = None) -> None:
         road = self._road
@@ -160,11 +172,14 @@ class Part:
         sample = await road.client.send(body, request=request, stage=self._stage, warmup=self._warmup, due_s=due_s)
         self._progress.count(sample)
         road.sink(sample)
-        if request.index in self._ends:
-            self._ends[request.index].set_result(sample.end_s)
-        if group is not None:
-            for follower in self._followers.pop(request.index, ()):
-                group.create_task(self._follow(follower, sample.end_s, group))
+        if group is None or request.index not in self._followers:
+            return
+        self._ends[request.index] = sample.end_s
+        for follower in self._followers.pop(request.index):
+            before = [self._ends.get(index) for index in follower.after or ()]
+            ends = [end_s for end_s in before if end_s is not None]
+            if len(ends) == len(before):
+                group.create_task(self._follow(follower, max(ends), group))
 
     async def _turn(self, cap: Cap) -> None:
         """Waits for the cap, but no longer than anything may be sent: a long line would keep an ended part alive."""
@@ -176,32 +191,23 @@ class Part:
 
     async def _follow(self, request: Request, ended_s: float, group: asyncio.TaskGroup) -> None:
         due_s = ended_s + request.think_s
-        if request.due_s is not None:
+        if self._paced and request.due_s is not None:
             due_s = max(due_s, self._started_s + request.due_s)
         if await self._road.gate.until(due_s):
-            await self._send(request, due_s, group)
+            await self._send(request, due_s if self._paced else None, group)
 
-    async def _ready(self, request: Request) -> bool:
-        """Waits until `request` may be sent; False if nothing may be sent any more."""
-        gate = self._road.gate
-        if request.after is None:
-            return gate.is_open
-        ended_s = await gate.first(self._ends[request.after])
-        return ended_s is not None and await gate.until(ended_s + request.think_s)
+    def _await(self) -> None:
+        """Notes who waits for whom.
 
-    def _awaited(self) -> set[int]:
-        """Indices that others wait for. Raises ValueError if one of them does not come earlier: it would never end."""
+        Raises ValueError if a request waits for one that does not come before it: that would never end.
+        """
         seen: set[int] = set()
-        awaited: set[int] = set()
         for request in self._requests:
-            if request.after is not None:
-                if request.after not in seen:
-                    raise ValueError(
-                        f"request {request.index} waits for {request.after}, which does not come before it"
-                    )
-                awaited.add(request.after)
+            for index in set(request.after or ()):
+                if index not in seen:
+                    raise ValueError(f"request {request.index} waits for {index}, which does not come before it")
+                self._followers.setdefault(index, []).append(request)
             seen.add(request.index)
-        return awaited
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from loadgen.drive.sse import Decoder
 Recording = list[float | bytes]
 
 DONE = b"[DONE]"
+LF, CR = b"\n\r"
 EXCERPT_BYTES = 200
 MOST_TOKENS = 10_000_000
 
@@ -122,15 +123,17 @@ class Reading:
             if isinstance(item, float):
                 self._instant = item
                 continue
-            # Nearly every piece is exactly one event of one line. One JSON object between its marks proves it: two
-            # events would not be one. Everything else takes the long way.
+            # Nearly every piece is exactly one event of one line. One JSON object between its marks proves it, if no
+            # line ends within (JSON takes that for a space). Everything else takes the long way.
             if plain and item.startswith(b"data: {") and item.endswith(b"}\n\n"):
-                try:
-                    yield _decode(item[6:-2])
-                except (msgspec.DecodeError, RecursionError):
-                    pass
-                else:
-                    continue
+                data = item[6:-2]
+                if LF not in data and CR not in data:
+                    try:
+                        yield _decode(data)
+                    except (msgspec.DecodeError, RecursionError):
+                        pass
+                    else:
+                        continue
             yield from self._parsed(self._decoder.feed(item))
             plain = self._decoder.settled and not self.done
 
@@ -197,13 +200,15 @@ def _delta_text(delta: _Delta) -> str | None:
 
 def _loosely(data: bytes) -> _Event | None:
     """An event whose fields are not of the usual types (content as a list of parts, a number as text); None if `data`
-    is no JSON object. What cannot be understood is left out."""
+    is no JSON object, or too deep a one. What cannot be understood is left out."""
     try:
         event = msgspec.json.decode(data)
+        return _loose_event(event) if isinstance(event, dict) else None
     except (msgspec.DecodeError, RecursionError):
         return None
-    if not isinstance(event, dict):
-        return None
+
+
+def _loose_event(event: dict[str, Any]) -> _Event:
     return _Event(
         choices=[_loose_choice(choice) for choice in _list(event.get("choices")) if isinstance(choice, dict)],
         usage=_loose_usage(event.get("usage")),

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import loadgen
+from loadgen import document
 from loadgen.emulator.cost import StepCost
 from loadgen.engines.kv_formats import KV_FORMATS, KvFormat, bytes_per_token
 from loadgen.errors import UserError
@@ -200,25 +200,12 @@ def find(name: str) -> Path:
 def load(name: str) -> Profile:
     """Reads a profile by name or path. Raises UserError, one line per complaint: file, key, value, what is right."""
     path = find(name)
-    return parse(text_of(path), path)
-
-
-def text_of(path: Path) -> str:
-    """What stands in a profile's file. Raises UserError."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as YAML: {getattr(error, 'strerror', None) or error}") from error
+    return parse(document.text_of(path), path)
 
 
 def parse(text: str, path: Path) -> Profile:
     """The profile that `text` holds; `path` names it in complaints. Raises UserError."""
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        place = f"line {where.line + 1}: " if where else ""
-        raise UserError(f"{path}: {place}cannot be read as YAML: {getattr(error, 'problem', None) or error}") from error
+    content = document.read(text, path, document.NATIVE).data
     try:
         return Profile.model_validate(content)
     except ValidationError as error:
@@ -236,7 +223,7 @@ def _complaint(path: Path, line: Any) -> str:
     message = line["msg"].removeprefix("Value error, ").removeprefix("Input ").removeprefix("Dictionary ")
     if kind in ("model_type", "dict_type"):
         message = "should be a mapping"
-    shown = () if isinstance(line["input"], dict) else (repr(line["input"]),)
+    shown = () if isinstance(line["input"], dict) else (repr(line["input"])[:60],)
     return ": ".join((str(path), *((place,) if place else ()), *shown, message))
 
 

@@ -1,20 +1,21 @@
 """A planned stage sent to an emulated engine in virtual time: no sockets, no client to be late, no waiting.
 
-What the client does in `drive` is done here in order of instants: a closed loop sends its next request when one ends,
-an open loop sends at due times, `after` and `think_s` hold requests back, a cap spaces them, `duration_s` ends the
-sending. A request takes the profile's `front_s` to the engine and each token `WIRE_S` back.
+What the client does in `drive` is done here in order of instants: a closed loop begins its next session when one has
+ended, an open loop sends at due times, `after` and `think_s` hold requests back, a cap spaces them, `duration_s` ends
+the sending. A request takes the profile's `front_s` to the engine and each token `WIRE_S` back.
 """
 
 import heapq
 from collections import deque
 from collections.abc import Iterator, Sequence as Items
 from dataclasses import dataclass, field
+from typing import Any
 
 from loadgen.emulator.arm import Emulated
 from loadgen.emulator.model import Sequence
 from loadgen.emulator.virtual_process import Process
 from loadgen.errors import UserError
-from loadgen.records import Failure, Request, Sample, StageMark, StagePlan
+from loadgen.records import Failure, Request, Sample, StageMark, StagePlan, sessions
 
 WIRE_S = 0.0002
 CLOSE_S = 0.0001  # from the last token to the end of the response
@@ -62,7 +63,8 @@ class Part:
     tokens: int = 0  # of the requests that have ended
     _wanted: list[tuple[float, int, _Call]] = field(default_factory=list)  # not sent yet, by when they would be
     _sent: deque[_Call] = field(default_factory=deque)  # on the wire
-    _queue: Iterator[Request] = field(default_factory=lambda: iter(()))  # a closed loop's
+    _queue: Iterator[tuple[Request, ...]] = field(default_factory=lambda: iter(()))  # a closed loop's sessions
+    _left: dict[int, list[int]] = field(default_factory=dict)  # by request: how many of its session have not ended
     _ends: dict[int, float] = field(default_factory=dict)
     _followers: dict[int, list[Request]] = field(default_factory=dict)
     _started_s: float = 0.0
@@ -84,8 +86,8 @@ class Part:
         self._started_s = process.now_s
         watch.begins(self)
         if self.streams is not None:
-            self._queue = iter(self.requests)
-            for _ in range(min(self.streams, len(self.requests))):
+            self._queue = iter(sessions(self.requests))
+            for _ in range(self.streams):
                 self._refill(self._started_s)
         else:
             self._schedule()
@@ -136,23 +138,31 @@ class Part:
 
     def _schedule(self) -> None:
         for request in self.requests:
-            if request.after is not None:
-                self._followers.setdefault(request.after, []).append(request)
+            if request.after:
+                self._hold(request)
             else:
                 due_s = self._started_s + (request.due_s or 0.0)
                 self._want(request, due_s, due_s)
 
     def _refill(self, at_s: float) -> None:
-        """A stream is free: it takes the next request, and waits with it if that one has to wait."""
-        request = next(self._queue, None)
-        if request is None:
-            return
-        if request.after is None:
-            self._want(request, at_s, None)
-        elif request.after in self._ends:
-            self._want(request, max(at_s, self._ends[request.after] + request.think_s), None)
-        else:
-            self._followers.setdefault(request.after, []).append(request)
+        """A stream is free: it begins the next session."""
+        session = next(self._queue, ())
+        left = [len(session)]
+        for request in session:
+            self._left[request.index] = left
+            if request.after:
+                self._hold(request)
+            else:
+                self._want(request, at_s, None)
+
+    def _hold(self, request: Request) -> None:
+        for index in set(request.after or ()) - self._ends.keys():
+            self._followers.setdefault(index, []).append(request)
+
+    def _ended_s(self, request: Request) -> float | None:
+        """When the last of those that `request` waits for ended; None while one has not."""
+        ends = [self._ends.get(index) for index in request.after or ()]
+        return None if None in ends else max(end for end in ends if end is not None)
 
     def _want(self, request: Request, at_s: float, due_s: float | None) -> None:
         self._order += 1
@@ -185,9 +195,13 @@ class Part:
             end_s = sample.end_s + self.origin_s
             self._ends[sample.index] = end_s
             for follower in self._followers.pop(sample.index, ()):
-                self._follow(follower, end_s)
+                if (last_s := self._ended_s(follower)) is not None:
+                    self._follow(follower, last_s)
             if self.streams is not None:
-                self._refill(end_s + RESEND_S)
+                left = self._left.pop(sample.index)
+                left[0] -= 1
+                if left[0] == 0:
+                    self._refill(end_s + RESEND_S)
 
     def _follow(self, request: Request, ended_s: float) -> None:
         at_s = ended_s + request.think_s
@@ -198,20 +212,9 @@ class Part:
         self._want(request, due_s, due_s)
 
     def _sample(self, sequence: Sequence) -> Sample:
-        call = _call_of(sequence)
-        shift_s = WIRE_S - self.origin_s
-        events = tuple([at_s + shift_s for at_s in sequence.events_s])
-        return Sample(
-            index=call.request.index,
-            stage=self.stage,
-            warmup=self.warmup,
-            due_s=None if call.due_s is None else call.due_s - self.origin_s,
-            sent_s=call.sent_s - self.origin_s,
-            first_byte_s=events[0],
-            events_s=events,
-            end_s=events[-1] + CLOSE_S,
-            planned_prompt_tokens=sequence.prompt_tokens,
-            planned_output_tokens=sequence.output_tokens,
+        return self._told(
+            _call_of(sequence),
+            sequence.events_s,
             prompt_tokens=sequence.prompt_tokens,
             output_tokens=sequence.produced,
             cached_tokens=sequence.cached_tokens if self.process.model.limits.prefix_caching else None,
@@ -221,8 +224,13 @@ class Part:
 
     def _cut(self, call: _Call, events_s: Items[float], now_s: float) -> Sample:
         self.failed += 1
+        seen = [at_s for at_s in events_s if at_s + WIRE_S <= now_s]
+        failure = Failure(kind="stopped", detail="in flight when the simulation was stopped")
+        return self._told(call, seen, end_s=now_s, status=200 if seen else None, failure=failure)
+
+    def _told(self, call: _Call, events_s: Items[float], *, end_s: float | None = None, **ended: Any) -> Sample:
         shift_s = WIRE_S - self.origin_s
-        events = tuple([at_s + shift_s for at_s in events_s if at_s + WIRE_S <= now_s])
+        events = tuple([at_s + shift_s for at_s in events_s])
         return Sample(
             index=call.request.index,
             stage=self.stage,
@@ -231,11 +239,10 @@ class Part:
             sent_s=call.sent_s - self.origin_s,
             first_byte_s=events[0] if events else None,
             events_s=events,
-            end_s=now_s - self.origin_s,
+            end_s=events[-1] + CLOSE_S if end_s is None else end_s - self.origin_s,
             planned_prompt_tokens=call.request.prompt_tokens,
             planned_output_tokens=call.request.output_tokens,
-            status=200 if events else None,
-            failure=Failure(kind="stopped", detail="in flight when the simulation was stopped"),
+            **ended,
         )
 
 

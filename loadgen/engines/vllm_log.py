@@ -85,14 +85,14 @@ LOG = LogPatterns(
         ),
     },
     backend_names=BACKEND_NAMES,
-    capacity_tokens=(re.compile(r"^(?P<device>[A-Za-z]+)(?: \+ host)? KV cache size: (?P<count>[\d,]+) tokens"),),
+    capacity_tokens=(re.compile(r"^(?P<device>[A-Za-z]+)(?: \+ host)? KV cache size: (?P<count>\d[\d,]{,24}) tokens"),),
     capacity_blocks=(
-        re.compile(r"^# (?P<device>[A-Za-z]+) blocks: (?P<count>\d+), # CPU blocks: \d+"),
-        re.compile(r"^# (?P<device>[A-Za-z]+) blocks: (?P<count>\d+)$"),
+        re.compile(r"^# (?P<device>[A-Za-z]+) blocks: (?P<count>\d{1,18}), # CPU blocks: \d"),
+        re.compile(r"^# (?P<device>[A-Za-z]+) blocks: (?P<count>\d{1,18})$"),
     ),
     kv_memory_gib=(
-        re.compile(r"^Available KV cache memory: ([\d.]+) GiB"),
-        re.compile(r"^Explicitly set \(([\d.]+)/[\d.]+\) GiB for KV cache"),
+        re.compile(r"^Available KV cache memory: (\d{1,9}(?:\.\d{1,9})?) GiB"),
+        re.compile(r"^Explicitly set \((\d{1,9}(?:\.\d{1,9})?)/[\d.]+\) GiB for KV cache"),
     ),
     effective_dtype=(re.compile(r"^Using (\w+) KV cache format for \S+ backend"),),
     settings=(

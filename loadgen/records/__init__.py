@@ -7,6 +7,8 @@ of JSON (msgspec); unknown fields are ignored when reading, so that older progra
 
 from loadgen.records.concluded import (
     ArmReport as ArmReport,
+    BreakEven as BreakEven,
+    Cell as Cell,
     Check as Check,
     Curve as Curve,
     Decomposition as Decomposition,
@@ -14,6 +16,7 @@ from loadgen.records.concluded import (
     Estimate as Estimate,
     Figure as Figure,
     Finding as Finding,
+    GridMap as GridMap,
     Headline as Headline,
     Line as Line,
     QuantitySummary as QuantitySummary,
@@ -23,6 +26,7 @@ from loadgen.records.concluded import (
 from loadgen.records.planned import (
     Plan as Plan,
     Request as Request,
+    Reuse as Reuse,
     Role as Role,
     Run as Run,
     Slo as Slo,
@@ -51,3 +55,4 @@ from loadgen.records.seen import (
     ServerFacts as ServerFacts,
     StageMark as StageMark,
 )
+from loadgen.records.sessions import sessions as sessions

@@ -98,10 +98,46 @@ class Check(Record, frozen=True, kw_only=True):
     figure: str
 
 
-class Headline(Record, frozen=True, kw_only=True):
-    """The answer in words, for one stream or for saturation."""
+class Cell(Record, frozen=True, kw_only=True):
+    """One quantity of one cell of a grid. `verdict` holds with all cells of the grid in view (Holm)."""
 
-    role: Role
+    stage: str
+    context_tokens: int
+    concurrency: int
+    base: Estimate
+    test: Estimate
+    ratio: Estimate  # test / base
+    verdict: Verdict
+
+
+class BreakEven(Record, frozen=True, kw_only=True):
+    """Where along context the ratio crosses 1 at one concurrency, between cells that are decided.
+
+    `contexts`: of each crossing, shortest first, interpolated between cells; its interval is where those of the ratios
+    cross 1. `shortest`, `longest`: what the first and the last decided cell say; None where no cell is decided.
+    """
+
+    concurrency: int
+    contexts: tuple[Estimate, ...]
+    shortest: Literal["better", "worse"] | None
+    longest: Literal["better", "worse"] | None
+    said: str  # "worse below 7,010 tokens (6,600–7,400), better above"
+
+
+class GridMap(Record, frozen=True, kw_only=True):
+    """One quantity over a grid of contexts and concurrencies. `cells`: those that were sent, in the grid's order."""
+
+    quantity: str
+    contexts: tuple[int, ...]
+    concurrency: tuple[int, ...]
+    cells: tuple[Cell, ...]
+    break_even: tuple[BreakEven, ...]  # by concurrency
+
+
+class Headline(Record, frozen=True, kw_only=True):
+    """The answer in words: for one stream, for saturation, for an open loop, for all cells of a grid together."""
+
+    role: Role | Literal["grid"]
     stage: str
     verdict: Literal["pays", "does not pay", "trade-off", "no difference shown", "cannot tell"]
     sentence: str
@@ -157,6 +193,8 @@ class Report(Record, frozen=True, kw_only=True):
     checklist: tuple[Check, ...]
     unintended: tuple[str, ...]
     innocence: tuple[Check, ...]
+    traffic: tuple[Check, ...] = ()
+    maps: tuple[GridMap, ...] = ()  # of a grid's cells
     curves: tuple[Curve, ...]
     warnings: tuple[str, ...]
     client_host: HostFacts | None = None

@@ -21,8 +21,8 @@ class Request(Record, frozen=True, kw_only=True):
     due_s: float | None = None  # seconds after the stage's start; None in a closed loop
     runs: tuple[Run, ...]
     output_tokens: int
-    after: int | None = None  # index of the request that must have ended before this one is sent
-    think_s: float = 0.0
+    after: tuple[int, ...] | None = None  # indices, all lower, of requests that must have ended before this is sent
+    think_s: float = 0.0  # after the last of them ended
 
     @property
     def prompt_tokens(self) -> int:
@@ -41,8 +41,22 @@ class Slo(Record, frozen=True, kw_only=True):
     e2e_s: float | None = None
 
 
+class Reuse(Record, frozen=True, kw_only=True):
+    """The share of a stage's prompt tokens that a prefix cache could give, one request after the other in plan order.
+
+    `ratios[k]`: an unlimited cache that works in blocks of `block_tokens[k]` tokens (1: every common token).
+    `lru_ratios[k][c]`: the same with room for `capacities_tokens[c]` tokens, prompts and outputs, that forgets what was
+    used longest ago; empty where it was not computed. Requests that run at the same time may find less.
+    """
+
+    block_tokens: tuple[int, ...]
+    ratios: tuple[float, ...]
+    capacities_tokens: tuple[int, ...] = ()
+    lru_ratios: tuple[tuple[float, ...], ...] = ()
+
+
 class StageSpec(Record, frozen=True, kw_only=True):
-    """How one stage sends. Closed loop: `concurrency`. Open loop: requests carry `due_s`."""
+    """How one stage sends. Closed loop: `concurrency`, in sessions. Open loop: requests carry `due_s`, or `after`."""
 
     name: str
     role: Role
@@ -54,6 +68,9 @@ class StageSpec(Record, frozen=True, kw_only=True):
     limit_per_s: float | None = None  # asyncio-throttle cap
     planned: int = 0
     warmup: int = 0
+    context_tokens: int | None = None  # prompt tokens of all requests, of a cell of a grid
+    sessions: int | None = None  # sets of requests that wait for one another; None where none waits
+    reuse: Reuse | None = None  # None where no two prompts begin alike
 
 
 class StagePlan(Record, frozen=True, kw_only=True):
@@ -76,13 +93,22 @@ class Plan(Record, frozen=True, kw_only=True):
 
 
 class TraceRow(Record, frozen=True, kw_only=True):
-    """One request of a production trace, in the project's units."""
+    """One request of a production trace, in the project's units. `traces.rows.Row` says what each field means."""
 
     at_s: float  # since the trace's first row
     input_tokens: int
     output_tokens: int
     blocks: tuple[int, ...] = ()  # chained prefix-block ids: same id = same whole prefix up to here
     block_tokens: int | None = None
+    id: str | None = None
+    session: str | None = None
+    turn: int | None = None
+    after: tuple[str, ...] = ()  # ids of rows; with a session and none of them: the session's row before
+    think_s: float | None = None
+    prefix_tokens: int | None = None
+    cached_tokens: int | None = None
+    kind: str | None = None
+    duration_s: float | None = None
 
 
 class Trace(Record, frozen=True, kw_only=True):
@@ -94,6 +120,9 @@ class Trace(Record, frozen=True, kw_only=True):
     rows_read: int
     dropped: dict[str, int] = msgspec.field(default_factory=dict)  # reason -> rows
     notes: tuple[str, ...] = ()  # what a reader should know, e.g. "12 rows were out of order and have been sorted"
+    block_scope: Literal["global", "session"] = "global"  # "session": equal ids of two sessions are different blocks
+    time_quantum_s: float | None = None  # the step of its clock, where that is coarse
+    sha256: str | None = None  # over the file as it was read
 
 
 class Vocabulary(Record, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from loadgen.quantities import Unit, text
 from loadgen.records import Check, Estimate, Figure, Finding, Report
-from loadgen.report import rows, words
+from loadgen.report import maps, rows, words
 
 STYLE: dict[words.Mood, str] = {"good": "green", "bad": "red", "even": "dim", "open": "yellow"}
 
@@ -90,7 +90,7 @@ def _verdicts(report: Report, console: Console, detail: bool) -> None:
 
 
 def _stages(report: Report, console: Console, detail: bool) -> None:
-    for stage in report.stages:
+    for stage in rows.stages(report):
         shown = rows.stage_rows(report, stage, detail=detail)
         _heading(console, words.ROLE[stage.role], rows.stage_caption(report, stage))
         if not shown:
@@ -115,6 +115,23 @@ def _differences(report: Report, shown: Sequence[rows.Row]) -> Table:
             word = Text(f"{sign} {name}", style=STYLE[mood])
         table.add_row(row.label, row.base, row.test, row.ratio, word)
     return table
+
+
+def _maps(report: Report, console: Console, detail: bool) -> None:
+    for found in report.maps:
+        aside = f"{report.test} / {report.base}; rows: requests in flight, columns: prompt tokens"
+        _heading(console, maps.title(found), aside)
+        table = _table()
+        for name in ("", *(f"{context:,}" for context in found.contexts)):
+            table.add_column(name, justify="right", no_wrap=True)
+        for row in maps.written(found):
+            table.add_row(*row)
+        _print(console, table, 2)
+        _print(console, _text(maps.marks(found), "dim"), 2)
+        lines = _table(header=False)
+        for line in found.break_even:
+            lines.add_row(f"{line.concurrency:,} in flight", _text(line.said))
+        _print(console, lines, 2)
 
 
 def _summaries(report: Report, shown: Sequence[rows.Row]) -> Table:
@@ -205,6 +222,12 @@ def _innocence(report: Report, console: Console, detail: bool) -> None:
         _checks(console, report.innocence)
 
 
+def _traffic(report: Report, console: Console, detail: bool) -> None:
+    if report.traffic:
+        _heading(console, words.TRAFFIC)
+        _checks(console, report.traffic)
+
+
 def _facts(report: Report, console: Console, detail: bool) -> None:
     if not report.arms:
         return
@@ -253,12 +276,14 @@ PARTS: tuple[Part, ...] = (
     _title,
     _verdicts,
     _stages,
+    _maps,
     _decomposition,
     _causes,
     _checklist,
     _facts,
     _lines("Unintended differences between the arms", "yellow", lambda report: report.unintended),
     _lines("Failed requests", "yellow", rows.failed_requests),
+    _traffic,
     _innocence,
     _lines("Warnings", "yellow", lambda report: report.warnings),
     _reproduce,

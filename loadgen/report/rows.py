@@ -84,6 +84,11 @@ def _row(
     )
 
 
+def stages(report: Report) -> tuple[StageSpec, ...]:
+    """The stages that are told one by one: those that are no cells of a grid."""
+    return tuple(stage for stage in report.stages if stage.context_tokens is None)
+
+
 def ratio_heading(shown: Sequence[Row]) -> str:
     """ "ratio (95 %)" where intervals are written, else "ratio"."""
     levels = {

@@ -4,7 +4,7 @@ import re
 from typing import Literal
 
 from loadgen.quantities import QUANTITIES, Unit, text
-from loadgen.records import Check, Estimate, Report, Slo, StageSpec
+from loadgen.records import Cell, Check, Estimate, Report, Slo, StageSpec
 
 Mood = Literal["good", "bad", "even", "open"]
 
@@ -33,7 +33,12 @@ CAUSE: dict[str, str] = {
     "short context": "Short context: too little cache is read to gain",
     "unused memory": "Unused memory: freed blocks were not scheduled",
 }
-ROLE: dict[str, str] = {"one_stream": "One stream", "saturated": "Saturated", "open_loop": "At the given rate"}
+ROLE: dict[str, str] = {
+    "one_stream": "One stream",
+    "saturated": "Saturated",
+    "open_loop": "At the given rate",
+    "grid": "Grid",
+}
 RESTART: dict[str, str] = {
     "each-block": "the server was started afresh for each block",
     "never": "the servers stayed up from block to block: intervals allow 1 % for how starts differ",
@@ -46,6 +51,7 @@ GAUGE: dict[str, tuple[str, Unit]] = {
 }
 SIMULATED = "SIMULATED: these figures come from an emulator, not from an engine."
 NO_CLIENT = "No client existed: in virtual time nothing is sent, and nobody can be late."
+TRAFFIC = "Was the traffic as planned?"
 NOT_COMPARED = "One arm: there is nothing to compare."
 NOT_JUDGED = "No verdict: the run did not get far enough to judge it."
 
@@ -79,11 +85,24 @@ def unit(quantity: str) -> Unit:
     return GAUGE[quantity][1] if quantity in GAUGE else "s"
 
 
+def more_is_better(quantity: str) -> bool:
+    """Whether a ratio above 1 is a gain."""
+    return quantity in QUANTITIES and QUANTITIES[quantity].better == "higher"
+
+
 def ratio_text(value: float | None) -> str:
     """A ratio of test to base: "1.36×"."""
     if value is None:
         return "unknown"
     return f"{_ratio_digits(value)}×"
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell's ratio and what is held of it: "1.36× ▲"; a third decimal where two would make 1.00 of another ratio."""
+    ratio = cell.ratio.center
+    near = ratio is not None and ratio != 1 and f"{ratio:.2f}" == "1.00"
+    written = f"{ratio:.3f}×" if near else ratio_text(ratio)
+    return f"{written} {DIFFERENCE[cell.verdict][0]}"
 
 
 def ratio_interval(estimate: Estimate) -> str:

@@ -24,7 +24,8 @@ def write_all(report: Report, folder: Path) -> list[Path]:
         "report.prom": as_prometheus.render(report).encode(),
         "report.html": as_html.render(report).encode(),
     }
-    return [_write(folder / name, content) for name, content in contents.items()]
+    again = "write it again with `loadgen report`"
+    return [write_file(folder / name, content, again) for name, content in contents.items()]
 
 
 def plain_text(report: Report, *, columns: int = TEXT_COLUMNS, detail: bool = True) -> str:
@@ -34,7 +35,8 @@ def plain_text(report: Report, *, columns: int = TEXT_COLUMNS, detail: bool = Tr
     return page.getvalue()
 
 
-def _write(path: Path, content: bytes) -> Path:
+def write_file(path: Path, content: bytes, again: str = "run the command again") -> Path:
+    """Writes `path`, whole or not at all; gives it. Raises ExperimentError, which says `again`, if the disk refuses."""
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,9 +47,7 @@ def _write(path: Path, content: bytes) -> Path:
         part.replace(path)
     except OSError as error:
         _forget(part)
-        raise ExperimentError(
-            f"{path}: cannot write: {error.strerror}; free some space, then write it again with `loadgen report`"
-        ) from error
+        raise ExperimentError(f"{path}: cannot write: {error.strerror}; free some space, then {again}") from error
     return path
 
 

@@ -8,9 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 import loadgen
+from loadgen import document
 from loadgen.engines.engine import Engine
 from loadgen.errors import UserError
 from loadgen.records import ArmSpec
@@ -88,13 +87,7 @@ def read_flags(path: Path) -> dict[str, str]:
     In that notation true and false are switches, a JSON list is several values, anything else is one value.
     Raises UserError.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: cannot read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        where = getattr(error, "problem_mark", None)
-        raise UserError(f"{path}: not YAML{f': line {where.line + 1}' if where else ''}") from error
+    content = document.load(path, document.NATIVE).data
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -40,20 +40,29 @@ def canonical(body: str, engine: Engine) -> tuple[EngineScrape, ...]:
     """One `EngineScrape` per rank, in the order of their labels; ranks that have no label are rank "0".
 
     Of a quantity's names by version the first that is there wins. Several samples of one name and rank (by finish
-    reason, by model) add up, but a usage ratio is the largest. A value that is NaN or
-    infinite is not there. Raises ValueError for a line that cannot be parsed.
+    reason, by model) add up, but a usage ratio is the largest. A value or a sum that is NaN or infinite is not there.
+    Raises ValueError for a line that cannot be parsed.
     """
     wanted = [name for names in engine.metrics.values() for name in names]
     by_rank: dict[str, dict[str, list[float]]] = {}
     for sample in samples(body, wanted):
-        if not math.isfinite(sample.value):  # "no observation yet" in some exporters, and no value in JSON
+        value = _float(sample.value)
+        if not math.isfinite(value):  # "no observation yet" in some exporters, and no value in JSON
             continue
         rank = sample.labels.get(engine.rank_label, "0")
-        by_rank.setdefault(rank, {}).setdefault(sample.name, []).append(sample.value)
+        by_rank.setdefault(rank, {}).setdefault(sample.name, []).append(value)
     return tuple(
         EngineScrape(engine=rank, values=_by_quantity(by_rank[rank], engine.metrics))
         for rank in sorted(by_rank, key=lambda rank: (len(rank), rank))
     )
+
+
+def _float(value: float) -> float:
+    """The parser gives whole numbers as int, of any number of digits."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _by_quantity(found: Mapping[str, list[float]], metrics: Mapping[str, tuple[str, ...]]) -> dict[str, float]:
@@ -61,7 +70,9 @@ def _by_quantity(found: Mapping[str, list[float]], metrics: Mapping[str, tuple[s
     for quantity, names in metrics.items():
         name = next((name for name in names if name in found), None)
         if name is not None:
-            values[quantity] = max(found[name]) if quantity in _LARGEST else sum(found[name])
+            value = max(found[name]) if quantity in _LARGEST else sum(found[name])
+            if math.isfinite(value):  # two finite values of 1e308 add up to none
+                values[quantity] = value
     return values
 
 

@@ -1,6 +1,5 @@
 """What a server really is: read back from its endpoints and its log, never from the flags that it was given."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from loadgen.errors import ServerError
 from loadgen.records import BackendSeen, HostFacts, ServerFacts
 from loadgen.server.address import is_loopback, server_root
 from loadgen.server.exposition import labels_of
+from loadgen.server.fetch import Fetched, fetch
 from loadgen.server.log_facts import LogFacts, read_log, version_numbers
 
 How = Literal["log", "endpoint", "assumed", "unknown"]
@@ -181,10 +181,10 @@ async def _ask(
         headers=dict(headers), timeout=TIMEOUT_S, transport=transport, trust_env=not is_loopback(root)
     ) as client:
         try:
-            models = _json(await client.get(f"{root}/v1/models"))
-            version = _json(await client.get(root + engine.version_path)) if engine.version_path else None
-            metrics = await client.get(root + engine.metrics_path) if engine.config_metric else None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            models = _json(await fetch(client, f"{root}/v1/models"))
+            version = _json(await fetch(client, root + engine.version_path)) if engine.version_path else None
+            metrics = await fetch(client, root + engine.metrics_path) if engine.config_metric else None
+        except httpx.HTTPError as error:
             raise ServerError(
                 f"{root}: nothing answers there ({error or type(error).__name__}); is the server up?"
             ) from error
@@ -192,7 +192,7 @@ async def _ask(
     first: dict[str, Any] = served[0] if isinstance(served, list) and served and isinstance(served[0], dict) else {}
     cache = (
         labels_of(metrics.text, engine.config_metric)
-        if metrics and metrics.is_success and engine.config_metric
+        if metrics and _is_good(metrics) and engine.config_metric
         else None
     )
     limit = first.get("max_model_len")
@@ -205,13 +205,12 @@ async def _ask(
     )
 
 
-def _json(response: httpx.Response) -> Any:
-    if not response.is_success:
-        return None
-    try:
-        return json.loads(response.content)
-    except (ValueError, RecursionError):
-        return None
+def _json(answer: Fetched) -> Any:
+    return answer.json() if _is_good(answer) else None
+
+
+def _is_good(answer: Fetched) -> bool:
+    return 200 <= answer.status < 300
 
 
 def _string(value: Any) -> str | None:

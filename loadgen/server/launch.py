@@ -23,6 +23,7 @@ from loadgen.records import ArmSpec
 from loadgen.server import log, supervise
 from loadgen.server.child import Child
 from loadgen.server.environment import engine_environment, engine_python, is_cpu_build, is_own, own_environment
+from loadgen.server.fetch import fetch
 
 OnWait = Callable[[float, str], None]
 
@@ -220,7 +221,7 @@ async def _ready(
 
 async def _answers(client: httpx.AsyncClient, url: str) -> bool:
     try:
-        return (await client.get(url)).status_code == 200
+        return (await fetch(client, url)).status == 200
     except httpx.HTTPError:
         return False
 

@@ -1,9 +1,10 @@
 """Reading a server's log, whatever wrapped it: containers, colours, JSON lines, many workers in one file."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+
+import msgspec
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _JSON_KEYS = ("log", "message", "msg", "textPayload", "line")
@@ -33,6 +34,7 @@ _PLAIN = re.compile(
 )
 _CONSEQUENCE = re.compile(r"Engine core initialization failed|Worker failed with error|EngineCore.* died|^SystemExit")
 _LONGEST = 600
+_LONGEST_MESSAGE = 65_536  # a dump of arguments has a few thousand characters
 
 
 class Line(NamedTuple):
@@ -54,8 +56,8 @@ def _unwrapped(raw: str) -> Iterable[str]:
     if not stripped.startswith("{"):
         return (raw,)
     try:
-        record = json.loads(stripped)
-    except ValueError:
+        record = msgspec.json.decode(stripped)  # takes no half of a surrogate pair, which could not be written
+    except (msgspec.DecodeError, RecursionError):
         return (raw,)
     for key in _JSON_KEYS:
         if isinstance(record, dict) and isinstance(record.get(key), str):
@@ -64,7 +66,7 @@ def _unwrapped(raw: str) -> Iterable[str]:
 
 
 def _split(line: str) -> Line:
-    plain = _COLOUR.sub("", line).rstrip()
+    plain = _COLOUR.sub("", line[:_LONGEST_MESSAGE]).rstrip()
     header = _HEADER.search(plain)
     if header is not None:
         return Line(header["level"], header["text"])
@@ -72,9 +74,10 @@ def _split(line: str) -> Line:
 
 
 def _without_wrappers(line: str) -> str:
-    while (wrapper := _WRAPPERS.match(line)) is not None:
-        line = line[wrapper.end() :]
-    return line
+    start = 0
+    while (wrapper := _WRAPPERS.match(line, start)) is not None:
+        start = wrapper.end()
+    return line[start:]
 
 
 def telling_lines(text: str, most: int = 4) -> tuple[str, ...]:

@@ -117,10 +117,10 @@ def _capacity(messages: Sequence[str], engine: Engine, settings: dict[str, str])
     blocks = [match for message in messages if (match := _first(engine.log.capacity_blocks, message))]
     if not blocks:
         return None, False, None
-    told = settings.get("block_size", "")
-    size = int(told) if told.isdigit() else engine.default_block_tokens
+    told = re.fullmatch(r"\d{1,9}", settings.get("block_size", ""))
+    size = int(told[0]) if told else engine.default_block_tokens
     count = min(int(match["count"]) for match in blocks)
-    return (None if size is None else count * size), not told.isdigit(), _device(blocks[0]["device"])
+    return (None if size is None else count * size), told is None, _device(blocks[0]["device"])
 
 
 def _device(word: str) -> str:

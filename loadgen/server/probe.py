@@ -9,6 +9,7 @@ import httpx
 
 from loadgen.errors import ServerError, UserError
 from loadgen.server.address import is_loopback, server_root
+from loadgen.server.fetch import Fetched, fetch
 
 TIMEOUT_S = 10.0
 
@@ -56,29 +57,25 @@ async def _models(
         async with httpx.AsyncClient(
             headers=dict(headers), timeout=TIMEOUT_S, transport=transport, trust_env=not is_loopback(root)
         ) as client:
-            response = await client.get(address)
+            answer = await fetch(client, address)
     except httpx.TimeoutException as error:
         raise ServerError(f"{root}: no answer within {TIMEOUT_S:g} s; is it the right address?") from error
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except httpx.HTTPError as error:
         raise ServerError(
             f"{root}: nothing answers there ({error or type(error).__name__}); is the server up?"
         ) from error
-    if response.status_code in (401, 403):
-        raise UserError(f"{address}: HTTP {response.status_code}: the server wants a key that it was not given")
-    return _entries(root, response)
+    if answer.status in (401, 403):
+        raise UserError(f"{address}: HTTP {answer.status}: the server wants a key that it was not given")
+    return _entries(root, answer)
 
 
-def _entries(root: str, response: httpx.Response) -> list[dict[str, Any]]:
-    kind = response.headers.get("content-type", "no content type").partition(";")[0]
+def _entries(root: str, answer: Fetched) -> list[dict[str, Any]]:
     failure = ServerError(
-        f"{root}: not an OpenAI-compatible LLM server: /v1/models answered HTTP {response.status_code}, {kind}"
+        f"{root}: not an OpenAI-compatible LLM server: /v1/models answered HTTP {answer.status}, {answer.content_type}"
     )
-    if response.status_code != 200:
+    if answer.status != 200:
         raise failure
-    try:
-        content = response.json()
-    except (ValueError, RecursionError) as error:
-        raise failure from error
+    content = answer.json()
     entries = content.get("data") if isinstance(content, dict) else None
     if not isinstance(entries, list):
         raise failure

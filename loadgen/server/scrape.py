@@ -7,9 +7,11 @@ import httpx
 
 from loadgen.clock import Clock
 from loadgen.engines.engine import Engine
+from loadgen.errors import line
 from loadgen.records import Scrape
 from loadgen.server.address import is_loopback, server_root
 from loadgen.server.exposition import canonical, is_prometheus
+from loadgen.server.fetch import fetch
 
 _DETAIL = 160
 
@@ -42,7 +44,7 @@ class Scraper:
         self._sink = sink
         self._interval_s = interval_s
         self._timeout_s = timeout_s
-        self._headers = {"accept": "text/plain", "accept-encoding": "identity", **(headers or {})}
+        self._headers = {"accept": "text/plain", **(headers or {})}
         self._transport = transport
 
     async def run(self) -> None:
@@ -70,23 +72,23 @@ class Scraper:
         at_s = self._clock.now()
         try:
             async with asyncio.timeout(self._timeout_s):
-                response = await client.get(self.url)
+                answer = await fetch(client, self.url)
         except TimeoutError:
             return self._failed(at_s, f"no answer within {self._timeout_s:g} s")
         except httpx.HTTPError as error:
-            return self._failed(at_s, f"{type(error).__name__}: {error}"[:_DETAIL])
-        if response.status_code >= 500 or response.status_code == 429:
-            return self._failed(at_s, f"HTTP {response.status_code}")
-        if response.status_code != 200:
-            return self._refused(at_s, f"HTTP {response.status_code}")
-        return self._reading(at_s, response.text)
+            return self._failed(at_s, line(f"{type(error).__name__}: {error}"[:_DETAIL]))
+        if answer.status >= 500 or answer.status == 429:
+            return self._failed(at_s, f"HTTP {answer.status}")
+        if answer.status != 200:
+            return self._refused(at_s, f"HTTP {answer.status}")
+        return self._reading(at_s, answer.text)
 
     def _reading(self, at_s: float, body: str) -> Scrape:
         took_s = self._clock.now() - at_s
         try:
             engines = canonical(body, self._engine)
         except ValueError as error:
-            return self._failed(at_s, f"not Prometheus text: {error}"[:_DETAIL])
+            return self._failed(at_s, line(f"not Prometheus text: {error}"[:_DETAIL]))
         if not engines:
             kind = f"none of {self._engine.label}'s metrics" if is_prometheus(body) else "not Prometheus text"
             return self._refused(at_s, kind)

@@ -2,84 +2,49 @@
 
 Both published timestamp forms are read: `2023-11-16 18:17:03.9799600` (2023: seven fractional digits, no zone) and
 `2024-05-10 00:00:00.009930+00:00` (2024: with a zone, and without a fraction on whole seconds). Instants without a
-zone are taken as UTC; only differences matter. Source: github.com/Azure/AzurePublicDataset.
+zone are taken as UTC; only differences matter. The multimodal trace (2025) adds NumImages: rows with images are a class
+of their own, and are replayed as text of the same length. Source: github.com/Azure/AzurePublicDataset.
 """
 
-import csv
-import re
-from collections.abc import Iterable, Iterator
-from datetime import date
-from functools import lru_cache
-from pathlib import Path
+from collections.abc import Iterator
 
-from loadgen.errors import UserError
-from loadgen.traces.rows import Format, Row, malformed
+from loadgen.traces.instants import stamp_ns
+from loadgen.traces.rows import Format, Head, Row, Source, malformed
+from loadgen.traces.sources import header_cells
+from loadgen.traces.tables import Table, tables, tokens
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
-STAMP = re.compile(
-    r"(\d{4}-\d\d-\d\d)[ T]([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):?(\d\d))?"
-)
-STAMP_SHOULD = "a time such as 2023-11-16 18:17:03.9799600 or 2024-05-10 00:00:01+00:00"
+IMAGES = "NumImages"
 
 
-def recognises(first_line: str) -> bool:
+def recognises(head: Head) -> bool:
     """True if the file's first line is this format's header."""
-    return set(COLUMNS) <= set(_header(first_line))
+    return set(COLUMNS) <= set(header_cells(head))
 
 
-def rows(lines: Iterable[str], path: Path) -> Iterator[Row]:
+def rows(source: Source) -> Iterator[Row]:
     """The rows in the order of the file. Raises UserError at the first malformed one."""
-    reader = csv.reader(lines)
-    header = _header(",".join(next((cells for cells in reader if cells), [])))
-    missing = [name for name in COLUMNS if name not in header]
-    if missing:
-        raise UserError(f"{path}:1: header: no column {', '.join(missing)}; should be {','.join(COLUMNS)}")
-    places = [header.index(name) for name in COLUMNS]
-    for cells in reader:
-        if not cells:
-            continue
-        if len(cells) != len(header):
-            raise UserError(
-                f"{path}:{reader.line_num}: {len(cells)} columns: should be {len(header)}, as in the header"
-            )
-        stamp, context, generated = (cells[place] for place in places)
+    for table in tables(source.paths, COLUMNS):
+        yield from _rows(table)
+
+
+def _rows(table: Table) -> Iterator[Row]:
+    when, context, generated = (table.place(name) for name in COLUMNS)
+    images = table.place(IMAGES) if table.has(IMAGES) else None
+    path = table.path
+    for line, cells in table.rows:
+        try:
+            at_ns = stamp_ns(cells[when].strip())
+        except ValueError as error:
+            raise malformed(path, line, COLUMNS[0], cells[when], str(error)) from error
         yield Row(
-            _instant(stamp.strip(), path, reader.line_num),
-            _tokens(context, path, reader.line_num, COLUMNS[1]),
-            _tokens(generated, path, reader.line_num, COLUMNS[2]),
+            at_ns,
+            tokens(cells[context], path, line, COLUMNS[1]),
+            tokens(cells[generated], path, line, COLUMNS[2]),
+            kind=None if images is None else "images" if tokens(cells[images], path, line, IMAGES) else "text",
         )
 
 
-def _header(line: str) -> list[str]:
-    return [name.strip().strip('"') for name in line.lstrip("\ufeff").split(",")]
-
-
-def _tokens(cell: str, path: Path, line: int, column: str) -> int:
-    text = cell.strip()
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise malformed(path, line, column, cell, "a whole number of tokens")
-    return int(text)
-
-
-def _instant(cell: str, path: Path, line: int) -> int:
-    match = STAMP.fullmatch(cell)
-    if match is None:
-        raise malformed(path, line, COLUMNS[0], cell, STAMP_SHOULD)
-    day, hour, minute, second, fraction, sign, zone_hour, zone_minute = match.groups()
-    try:
-        days = _days(day)
-    except ValueError as error:
-        raise malformed(path, line, COLUMNS[0], cell, f"a date of the calendar ({error})") from error
-    seconds = days * 86400 + int(hour) * 3600 + int(minute) * 60 + int(second)
-    if sign:
-        ahead = int(zone_hour) * 3600 + int(zone_minute) * 60
-        seconds += ahead if sign == "-" else -ahead
-    return seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
-
-
-@lru_cache(maxsize=64)
-def _days(day: str) -> int:
-    return date.fromisoformat(day).toordinal()
-
-
-FORMAT = Format(recognises=recognises, rows=rows)
+FORMAT = Format(
+    name="azure", label="CSV: TIMESTAMP,ContextTokens,GeneratedTokens; NumImages", recognises=recognises, rows=rows
+)

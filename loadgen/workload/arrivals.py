@@ -10,10 +10,12 @@ take up n/r seconds exactly, and the rate is the one that was asked for, not a d
 Poisson process given its number of arrivals (normalised exponential gaps are the spacings of uniform order
 statistics); for other c it is the gamma renewal process conditioned in the same way, whose measured c is a little
 below the one asked for when n is small.
+
+Traffic that comes and goes is the same process, run on the time that is left when silences are cut out of it: periods
+with traffic and silences take turns, the lengths of each kind exponential, scaled so that their shares are exact.
 """
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 
@@ -34,11 +36,23 @@ def scheduled(count: int, *, rate_per_s: float, cv: float, rng: np.random.Genera
     return [round(float(start), 6) for start in starts]
 
 
-def count_within(duration_s: float, *, rate_per_s: float) -> int:
+def count_within(duratiactive_s: float, *, rate_per_s: float) -> int:
     """How many requests a rate gives in a duration; at least one."""
-    return max(1, math.floor(duration_s * rate_per_s + 1e-9))
+    return max(1, math.floor(duratiactive_s * rate_per_s + 1e-9))
 
 
-def replayed(at_s: Iterable[float], *, origin_s: float, speed: float) -> list[float]:
-    """A trace's own times from `origin_s` on, in seconds from the stage's start; speed 2 is twice as fast."""
-    return [round((instant - origin_s) / speed, 6) for instant in at_s]
+def bursts(
+    count: int, *, rate_per_s: float, cv: float, active_s: float, silent_s: float, rng: np.random.Generator
+) -> list[float]:
+    """As `scheduled`, but nothing comes in silences of `silent_s` on average between periods of `active_s` on average.
+
+    The mean rate over all of the count / rate_per_s seconds is `rate_per_s`; they begin with traffic.
+    """
+    total_s = count / rate_per_s
+    share = active_s / (active_s + silent_s)
+    periods = max(1, round(total_s / (active_s + silent_s)))
+    traffic, silence = (rng.exponential(1, periods) for _ in range(2))
+    ends = np.cumsum(traffic) / traffic.sum() * total_s * share
+    silences = np.concatenate(([0.0], np.cumsum(silence) / silence.sum() * total_s * (1 - share)))
+    active = np.array(scheduled(count, rate_per_s=rate_per_s / share, cv=cv, rng=rng))
+    return [round(float(at_s), 6) for at_s in active + silences[np.searchsorted(ends[:-1], active, side="right")]]

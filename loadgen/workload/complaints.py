@@ -8,9 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from loadgen.workload.document import Document
+from loadgen.document import Document
+from loadgen.errors import MOST_COMPLAINTS
 from loadgen.workload.fields import Keys, Quantiles, Range
-from loadgen.workload.model import Limit, Scenario, SharedPrefix, SloKeys, Stage, TraceSource, Workload
+from loadgen.workload.grid import Grid
+from loadgen.workload.model import Bursts, Limit, Scenario, SloKeys, Stage, Workload
+from loadgen.workload.source import TraceSource
+from loadgen.workload.traffic import Class, Families, Sessions, SharedPrefix
 
 Place = tuple[str | int, ...]
 
@@ -20,7 +24,12 @@ MODELS: dict[str, tuple[type[Keys], ...]] = {
     "workload": (Workload,),
     "stages": (Stage,),
     "trace": (TraceSource,),
+    "mix": (Class,),
     "shared_prefix": (SharedPrefix,),
+    "families": (Families,),
+    "sessions": (Sessions,),
+    "bursts": (Bursts,),
+    "grid": (Grid,),
     "limit": (Limit,),
     "slo": (SloKeys,),
     "input_tokens": (Range, Quantiles),
@@ -42,8 +51,8 @@ AT_MOST = ("less than or equal to", "at most")
 
 
 def lines(path: Path, document: Document, error: ValidationError) -> Iterator[str]:
-    """One line per complaint, in the order of the file."""
-    found = {_line(path, document, entry) for entry in error.errors(include_url=False)}
+    """One line per complaint, in the order of the file; the first MOST_COMPLAINTS alone."""
+    found = {_line(path, document, entry) for entry in error.errors(include_url=False)[:MOST_COMPLAINTS]}
     return (text for _, text in sorted(found))
 
 

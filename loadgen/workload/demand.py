@@ -1,8 +1,9 @@
 """How many KV-cache tokens a stage will hold, before anything is sent. Pure.
 
 Who is in flight together depends on how fast a server is, so two speeds are assumed (`Speeds`) and the stage is played
-through: a closed loop admits the next request when one ends, an open loop admits each when it is due. Queueing in the
-server is not modelled: a saturated server holds as much as it can, and an open loop then lasts longer.
+through: a closed loop admits the next session when one ends, an open loop admits each request when it is due; one that
+waits for others is admitted when they have ended and its client has thought. Queueing in the server is not modelled: a
+saturated server holds as much as it can, and an open loop then lasts longer.
 
 A request holds its prompt from admission on and what it has generated so far. `peak_tokens` takes every request in
 flight at its full length (prompt + output): the worst case. `mean_tokens` is the average over time, from the first
@@ -12,12 +13,13 @@ caching holds them once. Engines hand out whole blocks: with `block_tokens` abov
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from loadgen.records import Request, StagePlan
+from loadgen.records import Request, StagePlan, sessions
 from loadgen.workload.prompts import UNIQUE
+from loadgen.workload.reuse import reused_ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class Demand:
     mean_tokens: float
     reused_ratio: float  # share of prompt tokens that an unlimited prefix cache would have seen before, in this stage
     assumed: Speeds
+    lengths_tokens: tuple[int, ...]  # prompt + output in whole blocks, of each request in flight at the peak
 
     def held(self, capacity_tokens: int) -> int:
         """How many of the `in_flight` requests of the peak a cache of `capacity_tokens` holds, at their mean size."""
@@ -63,44 +66,42 @@ def demand(stage: StagePlan, speeds: Speeds, block_tokens: int = 1) -> Demand:
     stays = _stays(stage, speeds)
     last_s = max(stay.start_s for stay in stays)
     until_s = last_s if last_s > 0 else max(stay.end_s for stay in stays)
-    in_flight, peak_tokens, shared_token_s = _swept(stays, block_tokens, until_s)
+    lengths, peak_tokens, shared_token_s = _swept(stays, block_tokens, until_s)
     own_token_s = sum(_own_token_s(stay, speeds, block_tokens, until_s) for stay in stays)
     return Demand(
         stage=stage.spec.name,
-        in_flight=in_flight,
+        in_flight=len(lengths),
         peak_tokens=peak_tokens,
         mean_tokens=(own_token_s + shared_token_s) / until_s,
         reused_ratio=reused_ratio(stage.requests),
         assumed=speeds,
+        lengths_tokens=lengths,
     )
 
 
-def reused_ratio(requests: Iterable[Request]) -> float:
-    """The share of prompt tokens that lie in a run that an earlier request holds too."""
-    seen: dict[str, int] = {}
-    prompt_tokens = reused_tokens = 0
-    for request in requests:
-        prompt_tokens += request.prompt_tokens
-        for run in request.runs:
-            if not run.key.startswith(UNIQUE):
-                reused_tokens += min(run.tokens, seen.get(run.key, 0))
-                seen[run.key] = max(run.tokens, seen.get(run.key, 0))
-    return reused_tokens / prompt_tokens
-
-
 def _stays(stage: StagePlan, speeds: Speeds) -> list[_Stay]:
-    concurrency = stage.spec.concurrency
-    if concurrency is None:
-        starts = [request.due_s or 0.0 for request in stage.requests]
-        return [
-            _Stay(start, start + speeds.stay_s(one), one) for start, one in zip(starts, stage.requests, strict=True)
-        ]
-    free_s = [0.0] * min(concurrency, len(stage.requests))
+    if stage.spec.concurrency is None:
+        return _played(stage.requests, speeds, 0.0)
+    groups = sessions(stage.requests)
+    free_s = [0.0] * min(stage.spec.concurrency, len(groups))
     stays = []
-    for request in stage.requests:
-        start_s = free_s[0]
-        stays.append(_Stay(start_s, start_s + speeds.stay_s(request), request))
-        heapq.heapreplace(free_s, stays[-1].end_s)
+    for session in groups:
+        found = _played(session, speeds, free_s[0])
+        stays += found
+        heapq.heapreplace(free_s, max(stay.end_s for stay in found))
+    return stays
+
+
+def _played(requests: Sequence[Request], speeds: Speeds, start_s: float) -> list[_Stay]:
+    """Each admitted when it is due after `start_s`, when those that it waits for have ended and its client thought."""
+    ends: dict[int, float] = {}
+    stays = []
+    for request in requests:
+        at_s = start_s + (request.due_s or 0.0)
+        if request.after:
+            at_s = max(at_s, max(ends[index] for index in request.after) + request.think_s)
+        stays.append(_Stay(at_s, at_s + speeds.stay_s(request), request))
+        ends[request.index] = stays[-1].end_s
     return stays
 
 
@@ -117,22 +118,34 @@ def _own_token_s(stay: _Stay, speeds: Speeds, block_tokens: int, until_s: float)
     return own_tokens * held_s + growing_s**2 / (2 * speeds.decode_gap_s)
 
 
-def _swept(stays: list[_Stay], block_tokens: int, until_s: float) -> tuple[int, int, float]:
-    """Requests in flight at the peak, the peak's tokens, and the integral of shared tokens up to `until_s`."""
+def _swept(stays: list[_Stay], block_tokens: int, until_s: float) -> tuple[tuple[int, ...], int, float]:
+    """Lengths in flight at the peak, the peak's tokens, and the integral of shared tokens up to `until_s`."""
     moves = [(stay.start_s, 1, number) for number, stay in enumerate(stays)]
     moves += [(stay.end_s, -1, number) for number, stay in enumerate(stays)]
+    moves.sort()
     users: Counter[tuple[str, int]] = Counter()
     in_flight = own = shared = 0
-    peak, shared_token_s, before_s = (0, 0), 0.0, 0.0
-    for at_s, step, number in sorted(moves):
+    peak, peak_move, shared_token_s, before_s = (0, 0), moves[0], 0.0, 0.0
+    for move in moves:
+        at_s, step, number = move
         shared_token_s += shared * max(0.0, min(at_s, until_s) - before_s)
         before_s = min(at_s, until_s)
         request = stays[number].request
         in_flight += step
         own += step * (_full_tokens(request, block_tokens) - _shared_tokens(request))
         shared += step * _moved(users, request, step)
-        peak = max(peak, (own + shared, in_flight))
-    return peak[1], peak[0], shared_token_s
+        if (own + shared, in_flight) > peak:
+            peak, peak_move = (own + shared, in_flight), move
+    return _lengths(stays, peak_move, block_tokens), peak[0], shared_token_s
+
+
+def _lengths(stays: list[_Stay], move: tuple[float, int, int], block_tokens: int) -> tuple[int, ...]:
+    """Of those that have begun with or before this move and not ended by then."""
+    return tuple(
+        _full_tokens(stay.request, block_tokens)
+        for number, stay in enumerate(stays)
+        if (stay.start_s, 1, number) <= move < (stay.end_s, -1, number)
+    )
 
 
 def _full_tokens(request: Request, block_tokens: int) -> int:

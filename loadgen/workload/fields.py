@@ -5,8 +5,9 @@ Strict where YAML and pydantic are lax: `yes`, `"12"` and `true` are not numbers
 
 import math
 import re
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema, field_validator
 from pydantic_core import PydanticCustomError
@@ -46,6 +47,15 @@ def _seconds(value: Any) -> Any:
     return float(match[1]) * UNITS_S[match[2]]
 
 
+def _think(value: Any) -> Any:
+    if value in ("recorded", "none"):
+        return value
+    try:
+        return _seconds(value)
+    except PydanticCustomError as error:
+        raise wrong("should be recorded, none, or a time: seconds (60) or with a unit (250ms, 2m)") from error
+
+
 Tokens = Annotated[int, Field(ge=1, le=10_000_000), BeforeValidator(_whole)]
 Count = Annotated[int, Field(ge=1, le=1_000_000), BeforeValidator(_whole)]
 Streams = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(_whole)]
@@ -53,12 +63,22 @@ Blocks = Annotated[int, Field(ge=1, le=1_000), BeforeValidator(_whole)]
 Warmup = Annotated[int, Field(ge=0, le=100_000), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_whole)]
 Rate = Annotated[float, Field(gt=0, le=1e6), BeforeValidator(_number)]
+Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_number)]
+Exponent = Annotated[float, Field(ge=0, le=10), BeforeValidator(_number)]
 Variation = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
+Scale = Annotated[float, Field(gt=0, le=100), BeforeValidator(_number)]
 Percent = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]
+
+Value = TypeVar("Value", int, float)
 
 _TIME_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{DURATION.pattern}$"}]}
 Instant = Annotated[float, Field(ge=0, le=YEAR_S), BeforeValidator(_seconds), WithJsonSchema(_TIME_SCHEMA)]
 Seconds = Annotated[float, Field(gt=0, le=YEAR_S), BeforeValidator(_seconds), WithJsonSchema(_TIME_SCHEMA)]
+Think = Annotated[
+    Literal["recorded", "none"] | Annotated[float, Field(ge=0, le=YEAR_S)],
+    BeforeValidator(_think),
+    WithJsonSchema({"anyOf": [{"enum": ["recorded", "none"]}, *_TIME_SCHEMA["anyOf"]]}),
+]
 
 
 class Keys(BaseModel):
@@ -91,13 +111,30 @@ class Quantiles(Keys):
     @field_validator("quantiles")
     @classmethod
     def _increasing(cls, value: dict[float, int]) -> dict[float, int]:
-        table = dict(sorted(value.items()))
-        if 100 not in table:
-            raise wrong("should give the quantile 100, the maximum: without it lengths have no bound")
-        for (low, fewer), (high, more) in pairwise(table.items()):
-            if more < fewer:
-                raise wrong(f"should not fall: quantile {low:g} is {fewer} tokens, quantile {high:g} is {more}")
-        return table
+        return _table(value, "tokens")
+
+
+class Times(Keys):
+    """A distribution of times known by its quantiles: percent -> time."""
+
+    quantiles: dict[Percent, Seconds] = Field(
+        min_length=2, description="percent: time, e.g. {10: 4, 50: 10, 90: 2m, 100: 1h}; 100 (the maximum) is required"
+    )
+
+    @field_validator("quantiles")
+    @classmethod
+    def _increasing(cls, value: dict[float, float]) -> dict[float, float]:
+        return _table(value, "s")
+
+
+def _table(value: Mapping[float, Value], unit: str) -> dict[float, Value]:
+    table = dict(sorted(value.items()))
+    if 100 not in table:
+        raise wrong("should give the quantile 100, the maximum: without it there is no bound")
+    for (low, less), (high, more) in pairwise(table.items()):
+        if more < less:
+            raise wrong(f"should not fall: quantile {low:g} is {less:g} {unit}, quantile {high:g} is {more:g}")
+    return table
 
 
 def _shape(value: Any) -> str | None:
@@ -117,5 +154,14 @@ Lengths = Annotated[
         _shape,
         custom_error_type="scenario",
         custom_error_message="should be a number of tokens, {range: [64, 256]} or {quantiles: {50: 128, 100: 900}}",
+    ),
+]
+
+Delays = Annotated[
+    Annotated[Instant, Tag("constant")] | Annotated[Times, Tag("table")],
+    Discriminator(
+        lambda value: "table" if isinstance(value, dict | Times) else "constant",
+        custom_error_type="scenario",
+        custom_error_message="should be a time (10, 2m) or {quantiles: {50: 10, 100: 2m}}",
     ),
 ]

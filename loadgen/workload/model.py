@@ -3,19 +3,16 @@
 `docs/scenarios.md` and the editors' JSON Schema are written from these descriptions (`workload/reference.py`).
 """
 
-import os
-import re
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import Field, ModelWrapValidatorHandler, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from loadgen import records
 from loadgen.workload.fields import (
     Blocks,
     Count,
-    Instant,
     Keys,
     Lengths,
     Rate,
@@ -27,69 +24,22 @@ from loadgen.workload.fields import (
     Warmup,
     wrong,
 )
+from loadgen.workload.grid import Grid
 from loadgen.workload.lengths import shortest
 from loadgen.workload.rules import Complaint, complaints
-
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-INPUT = "prompt tokens of a request: a number, {range: [64, 256]} or {quantiles: {50: 128, 100: 900}}"
-OUTPUT = "output tokens of a request, in the same three forms; the server is made to generate exactly this many"
-PREFIX = "let requests of one group begin with the same tokens (a system prompt)"
+from loadgen.workload.source import TraceSource
+from loadgen.workload.traffic import NAME, Class, Families, SharedPrefix, Traffic
 
 
-class SharedPrefix(Keys):
-    """A prefix that groups of requests have in common."""
-
-    tokens: Tokens = Field(description="length of the prefix; input_tokens include it")
-    groups: Count = Field(default=1, description="number of different prefixes; requests take them in turn")
-
-
-class TraceSource(Keys):
-    """A production trace that gives lengths, times and shared prefixes."""
-
-    path: Path = Field(description="file, relative to the scenario file, then to the working directory; $VARS expand")
-    format: Literal["auto", "azure", "mooncake"] = Field(
-        default="auto", description="auto looks at the file's first line"
-    )
-    window: tuple[Instant, Instant] | None = Field(
-        default=None, description="[from, to): keep rows of this part of the trace"
-    )
-
-    @field_validator("path", mode="before")
-    @classmethod
-    def _found(cls, value: Any, info: ValidationInfo) -> Any:
-        if not isinstance(value, str):
-            raise wrong("should be the path of a trace file")
-        expanded = os.path.expandvars(value)
-        unset = re.search(r"\$\{?(\w+)", expanded)
-        if unset:
-            raise wrong(f"environment variable {unset[1]} is not set; set it, or write the path out")
-        folders = [Path(folder) for folder in (info.context or {}).get("folders", ())]
-        try:
-            candidates = [folder / Path(expanded).expanduser() for folder in folders] or [Path(expanded)]
-            found = next((path for path in candidates if path.is_file()), None)
-        except (OSError, RuntimeError) as error:  # a folder that may not be entered, a name too long, no such ~user
-            raise wrong(f"cannot be looked for: {getattr(error, 'strerror', None) or error}") from error
-        if found is None:
-            raise wrong(f"no such file: looked for {' and '.join(dict.fromkeys(map(str, candidates)))}")
-        return found
-
-    @field_validator("window")
-    @classmethod
-    def _ordered(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
-        if value is not None and value[0] >= value[1]:
-            raise wrong("should be [from, to] with from before to")
-        return value
-
-
-class Workload(Keys):
+class Workload(Traffic):
     """What requests look like, whatever stage sends them."""
 
     endpoint: Literal["completions", "chat"] = Field(
         default="completions", description="/v1/completions or the chat endpoint"
     )
-    input_tokens: Lengths | None = Field(default=None, description=INPUT)
-    output_tokens: Lengths | None = Field(default=None, description=OUTPUT)
-    shared_prefix: SharedPrefix | None = Field(default=None, description=PREFIX)
+    mix: tuple[Class, ...] | None = Field(
+        default=None, description="several kinds of traffic at once, in place of the keys above", min_length=2
+    )
     trace: TraceSource | None = Field(
         default=None, description="take lengths (and times, with speed) from a trace instead"
     )
@@ -105,19 +55,34 @@ class Workload(Keys):
     )
 
 
+class Bursts(Keys):
+    """Periods with traffic and silences in turn."""
+
+    active: Seconds = Field(description="mean length of a period with traffic; rate is the mean over all of the time")
+    silent: Seconds = Field(description="mean length of a silence; both lengths are exponentially distributed")
+
+
 class Stage(Keys):
     """One way of sending: closed loop (concurrency), open loop (rate), or a trace's own times (speed)."""
 
     name: str = Field(pattern=NAME, max_length=40, description="letters, digits, dot, dash, underscore; unique")
-    concurrency: Streams | None = Field(default=None, description="closed loop: requests kept in flight")
-    rate: Rate | None = Field(default=None, description="open loop: requests per second, whatever comes back")
+    concurrency: Streams | None = Field(
+        default=None, description="closed loop: requests kept in flight; of a trace or of sessions, sessions kept going"
+    )
+    rate: Rate | None = Field(
+        default=None,
+        description="open loop: requests per second, whatever comes back; of a trace or of sessions, those begun",
+    )
     burstiness: Variation | None = Field(
         default=None,
         description="with rate: coefficient of variation of the gaps; 0 even, 1 Poisson (default)",
     )
+    bursts: Bursts | None = Field(default=None, description="with rate: traffic that comes and goes")
     speed: Rate | None = Field(default=None, description="with a trace: its own times; 2 is twice as fast")
     requests: Count | None = Field(
-        default=None, description="how many to send; together with duration whichever ends first"
+        default=None,
+        description="how many to send, of sessions about so many in whole sessions; together with duration whichever "
+        "ends first",
     )
     duration: Seconds | None = Field(
         default=None,
@@ -132,6 +97,12 @@ class Stage(Keys):
     input_tokens: Lengths | None = Field(default=None, description="instead of the workload's")
     output_tokens: Lengths | None = Field(default=None, description="instead of the workload's")
     shared_prefix: SharedPrefix | None = Field(default=None, description="instead of the workload's; null for none")
+
+
+class Cell(Stage):
+    """A stage that a grid makes."""
+
+    context: Tokens
 
 
 class Limit(Keys):
@@ -161,7 +132,12 @@ class Scenario(Keys):
     seed: Seed = Field(default=1, description="lengths, times and contents follow from it")
     repeats: Blocks = Field(default=4, description="blocks per arm; a comparison needs at least 2")
     workload: Workload = Field(description="what requests look like")
-    stages: tuple[Stage, ...] = Field(description="sent one after the other", json_schema_extra={"minItems": 1})
+    stages: tuple[Stage, ...] = Field(
+        default=(), description="sent one after the other; required without a grid", json_schema_extra={"minItems": 1}
+    )
+    grid: Grid | None = Field(
+        default=None, description="a stage for each of several contexts and concurrencies, after the other stages"
+    )
     limit: Limit | None = Field(default=None, description="a cap on the request rate")
     slo: SloKeys = Field(default=SloKeys(), description="bounds for goodput: seconds, or with a unit (200ms)")
 
@@ -179,13 +155,51 @@ class Scenario(Keys):
             raise ValidationError.from_exception_data(cls.__name__, found)
         return scenario
 
+    @property
+    def sent(self) -> tuple[Stage, ...]:
+        """All stages, the grid's among them."""
+        return (*self.stages, *self._cells())
+
+    def place(self, stage: Stage) -> str:
+        """Where a stage stands, for messages: "x: stages[1] (saturated)"."""
+        return f"{self.name}: stages[{self.sent.index(stage)}] ({stage.name})"
+
+    def _cells(self) -> list[Cell]:
+        grid = self.grid
+        return (
+            []
+            if grid is None
+            else [
+                Cell(
+                    name=f"{context}x{streams}",
+                    context=context,
+                    concurrency=streams,
+                    requests=grid.waves * streams,
+                    warmup=grid.warmup,
+                    input_tokens=context,
+                    output_tokens=grid.output_tokens,
+                    shared_prefix=None,
+                )
+                for context, streams in grid.cells(self.workload.max_input_tokens)
+            ]
+        )
+
     def lengths_of(self, stage: Stage) -> tuple[Lengths, Lengths] | None:
-        """Input and output lengths of a stage; None where they come from the trace's rows."""
-        if self.workload.trace is not None and stage.input_tokens is None:
+        """Input and output lengths of a stage; None where they come from the trace's rows, from sessions or a mix."""
+        if stage.input_tokens is None and self._composed:
             return None
         inputs = stage.input_tokens if stage.input_tokens is not None else self.workload.input_tokens
         outputs = stage.output_tokens if stage.output_tokens is not None else self.workload.output_tokens
         return None if inputs is None or outputs is None else (inputs, outputs)
+
+    @property
+    def _composed(self) -> bool:
+        work = self.workload
+        return work.trace is not None or work.sessions is not None or work.mix is not None
+
+    def families_of(self, stage: Stage) -> Families | None:
+        """The families of a stage that has the workload's prompts."""
+        return self.workload.families if stage.input_tokens is None else None
 
     def prefix_of(self, stage: Stage) -> SharedPrefix | None:
         """The shared prefix of a stage: its own where it names one (null included), else the workload's."""
@@ -193,13 +207,31 @@ class Scenario(Keys):
 
     def _unreachable(self) -> list[Complaint]:
         bound = self.workload.max_input_tokens
-        places: list[tuple[tuple[str | int, ...], Lengths | None]] = [(("workload",), self.workload.input_tokens)]
-        places += [(("stages", number), stage.input_tokens) for number, stage in enumerate(self.stages)]
-        return [
-            Complaint((*place, "input_tokens"), f"should go down to workload.max_input_tokens ({bound}) at least")
-            for place, spec in places
+        found = [
+            Complaint(place, f"should go down to workload.max_input_tokens ({bound}) at least")
+            for place, spec in self._prompts()
             if bound is not None and spec is not None and self.workload.fit == "drop" and shortest(spec) > bound
         ]
+        if self.grid is not None and not self.grid.cells(bound):
+            found.append(Complaint(("grid",), "should have a cell within max_tokens and workload.max_input_tokens"))
+        cells = {cell.name for cell in self._cells()}
+        for number, stage in enumerate(self.stages):
+            if stage.name in cells:
+                found.append(
+                    Complaint(("stages", number, "name"), "should not be that of a cell of the grid", stage.name)
+                )
+        return found
+
+    def _prompts(self) -> Iterator[tuple[tuple[str | int, ...], Lengths | None]]:
+        """Every table of prompt lengths with its place in the file."""
+        kinds: list[tuple[tuple[str | int, ...], Traffic]] = [(("workload",), self.workload)]
+        kinds += [(("workload", "mix", number), kind) for number, kind in enumerate(self.workload.mix or ())]
+        for place, kind in kinds:
+            yield (*place, "input_tokens"), kind.input_tokens
+            if kind.sessions is not None:
+                yield (*place, "sessions", "first_tokens"), kind.sessions.first_tokens
+        for number, stage in enumerate(self.stages):
+            yield ("stages", number, "input_tokens"), stage.input_tokens
 
 
 def _details(complaint: Complaint) -> InitErrorDetails:

@@ -5,24 +5,23 @@ streams, so that changing one stage leaves the others as they were.
 """
 
 import math
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
 
 from loadgen.errors import UserError
-from loadgen.records import Plan, Request, Role, StagePlan, StageSpec, Trace
-from loadgen.workload import arrivals, contents
-from loadgen.workload.contents import Content
+from loadgen.records import Plan, Request, StagePlan, StageSpec, Trace, sessions
+from loadgen.workload import arrivals, contents, replay
+from loadgen.workload.composed import composed
+from loadgen.workload.contents import Content, kind_of
 from loadgen.workload.fit import Fitted, fitted
-from loadgen.workload.model import Scenario, Stage
+from loadgen.workload.model import Cell, Scenario, Stage
+from loadgen.workload.reuse import reuse
 from loadgen.workload.seeding import generator
 
-# A closed loop bounded by time alone is planned as if a request took 50 ms at least: enough for any but an emulator,
-# and a stage that uses up its plan ends early, which shows (planned = sent).
-REQUESTS_PER_STREAM_S = 20
 MOST_REQUESTS = 1_000_000
-MOST_BY_TIME = 100_000
 
 
 class _Built(NamedTuple):
@@ -37,15 +36,23 @@ def build(scenario: Scenario, trace: Trace | None = None) -> Plan:
     """
     if scenario.workload.trace is not None and trace is None:
         raise ValueError("the scenario takes its rows from a trace: give it")
-    rows = fitted(trace, scenario.workload) if trace is not None and scenario.workload.trace is not None else None
-    built = [_stage(scenario, number, rows) for number in range(len(scenario.stages))]
+    named = scenario.workload.trace is not None
+    rows = fitted(trace, scenario.workload, scenario.seed) if trace is not None and named else None
+    built: list[_Built] = []
+    for stage in scenario.sent:
+        built.append(_stage(scenario, stage, rows, [one for earlier in built for one in _all(earlier.plan)]))
+    grid = scenario.grid.note(scenario.workload.max_input_tokens) if scenario.grid is not None else None
     stages = tuple(stage.plan for stage in built)
     return Plan(
         scenario=scenario.name,
         seed=scenario.seed,
         digest=_digest(scenario, stages),
         stages=stages,
-        notes=(*(rows.notes if rows else ()), *(note for stage in built for note in stage.notes)),
+        notes=(
+            *(rows.notes if rows else ()),
+            *(note for stage in built for note in stage.notes),
+            *([grid] if grid else []),
+        ),
     )
 
 
@@ -58,23 +65,28 @@ def _digest(scenario: Scenario, stages: tuple[StagePlan, ...]) -> str:
     return digest.hexdigest()
 
 
-def _stage(scenario: Scenario, number: int, rows: Fitted | None) -> _Built:
-    stage = scenario.stages[number]
-    place = f"{scenario.name}: stages[{number}] ({stage.name})"
-    traced = rows if scenario.lengths_of(stage) is None else None
-    count = _count(stage, traced, place)
+def _all(plan: StagePlan) -> tuple[Request, ...]:
+    return (*plan.warmup, *plan.requests)
+
+
+def _stage(scenario: Scenario, stage: Stage, rows: Fitted | None, earlier: Sequence[Request]) -> _Built:
+    traced = rows if scenario.workload.trace is not None and scenario.lengths_of(stage) is None else None
+    made = composed(scenario, stage, MOST_REQUESTS) if traced is None else None
+    measured, notes = _measured(scenario, stage, traced, made)
     warmup = _warmup(stage, traced)
-    notes: tuple[str, ...] = ()
-    if traced is not None:
-        measured = contents.of_rows(stage.name, traced.rows[:count])
-        before = contents.like_rows(scenario.seed, stage.name, traced.rows, warmup)
+    source = traced or made
+    if source is not None:
+        before = contents.like_turns(scenario.seed, stage.name, source.turns, warmup)
     else:
-        measured, notes = contents.drawn(scenario, stage, count)
-        before, _ = contents.drawn(scenario, stage, warmup, warmup=True)
+        drawn, _ = contents.drawn(kind_of(scenario, stage), warmup, scenario, warmup=True)
+        before = contents.of_turns(stage.name, drawn, warmup=True)
+    warm = _warm(scenario, stage, traced, before)
+    waits = any(request.after for request in measured)
     spec = StageSpec(
         name=stage.name,
-        role=_role(stage),
+        role=replay.role(stage, measured),
         concurrency=stage.concurrency,
+        context_tokens=stage.context if isinstance(stage, Cell) else None,
         rate_per_s=stage.rate,
         burstiness_cv=_burstiness(stage),
         speed=stage.speed,
@@ -83,19 +95,36 @@ def _stage(scenario: Scenario, number: int, rows: Fitted | None) -> _Built:
         limit_per_s=scenario.limit.requests_per_second if scenario.limit else None,
         planned=len(measured),
         warmup=len(before),
+        sessions=len(sessions(measured)) if waits else None,
+        # A trace's keys are its stage's own; a shared prefix may be in the cache from earlier stages and the warm-up.
+        reuse=reuse(
+            measured,
+            before=() if traced is not None else (*earlier, *warm),
+            curve=source is not None or scenario.families_of(stage) is not None,
+        ),
     )
-    plan = StagePlan(
-        spec=spec,
-        warmup=_requests(before, _due(scenario, stage, traced, len(before), warmup=True)),
-        requests=_requests(measured, _due(scenario, stage, traced, len(measured))),
-    )
-    return _Built(plan, notes)
+    return _Built(StagePlan(spec=spec, warmup=warm, requests=measured), notes)
 
 
-def _role(stage: Stage) -> Role:
-    if stage.concurrency is None:
-        return "open_loop"
-    return "one_stream" if stage.concurrency == 1 else "saturated"
+def _measured(
+    scenario: Scenario, stage: Stage, traced: Fitted | None, made: Fitted | None
+) -> tuple[tuple[Request, ...], tuple[str, ...]]:
+    place = scenario.place(stage)
+    if made is not None:
+        due = _due(scenario, stage, None, sum(not turn.parents for turn in made.turns))
+        return replay.requests(stage, made, made.turns, due), made.notes
+    if traced is None:
+        turns, notes = contents.drawn(kind_of(scenario, stage), _count(stage, place), scenario)
+        content = contents.of_turns(stage.name, turns)
+        return _requests(content, _due(scenario, stage, None, len(content))), notes
+    chosen = replay.chosen(stage, traced)
+    if stage.requests is not None and stage.requests > len(traced.turns):
+        raise UserError(
+            f"{place}.requests: {stage.requests}: should be at most {len(traced.turns)}, the rows of the trace that "
+            "fit (see window and max_input_tokens)"
+        )
+    due = _due(scenario, stage, traced, sum(not turn.parents for turn in chosen)) if stage.speed is None else None
+    return replay.requests(stage, traced, chosen, due), tuple(replay.notes(stage, traced, chosen))
 
 
 def _burstiness(stage: Stage) -> float | None:
@@ -104,34 +133,16 @@ def _burstiness(stage: Stage) -> float | None:
     return 1.0 if stage.burstiness is None else stage.burstiness
 
 
-def _count(stage: Stage, traced: Fitted | None, place: str) -> int:
+def _count(stage: Stage, place: str) -> int:
     bounds = [stage.requests] if stage.requests is not None else []
-    if stage.duration is not None:
-        bounds.append(_within(stage, stage.duration, traced))
-    count = min(bounds, default=MOST_REQUESTS)
-    if traced is None:
-        if count > MOST_REQUESTS:
-            raise UserError(f"{place}: {count:,} requests; should be at most {MOST_REQUESTS:,}: lower rate or duration")
-        return count
-    if stage.requests is not None and count > len(traced.rows):
-        raise UserError(
-            f"{place}.requests: {count}: should be at most {len(traced.rows)}, the rows of the trace that fit "
-            "(see window and max_input_tokens)"
-        )
-    return min(count, len(traced.rows))
-
-
-def _within(stage: Stage, duration_s: float, traced: Fitted | None) -> int:
-    if stage.concurrency is not None:
-        return max(
-            stage.concurrency, min(MOST_BY_TIME, math.ceil(stage.concurrency * duration_s * REQUESTS_PER_STREAM_S))
-        )
-    if stage.rate is not None:
-        return arrivals.count_within(duration_s, rate_per_s=stage.rate)
-    if traced is None or stage.speed is None:
-        raise ValueError("a stage has concurrency, rate, or speed with a trace")
-    end_s = traced.origin_s + duration_s * stage.speed
-    return max(1, sum(row.at_s < end_s for row in traced.rows))
+    if stage.duration is not None and stage.concurrency is not None:
+        bounds.append(replay.most_by_time(stage.concurrency, stage.duration))
+    elif stage.duration is not None and stage.rate is not None:
+        bounds.append(arrivals.count_within(stage.duration, rate_per_s=stage.rate))
+    count = min(bounds)
+    if count > MOST_REQUESTS:
+        raise UserError(f"{place}: {count:,} requests; should be at most {MOST_REQUESTS:,}: lower rate or duration")
+    return count
 
 
 def _warmup(stage: Stage, traced: Fitted | None) -> int:
@@ -148,8 +159,12 @@ def _rate(stage: Stage, traced: Fitted | None) -> float:
         return stage.rate
     if traced is None or stage.speed is None:
         raise ValueError("an open loop has a rate, or a speed and a trace")
-    span_s = traced.rows[-1].at_s - traced.origin_s
-    return len(traced.rows) * stage.speed / span_s if span_s > 0 else 1.0
+    span_s = max(turn.at_s for turn in traced.turns) - traced.origin_s
+    return len(traced.turns) * stage.speed / span_s if span_s > 0 else 1.0
+
+
+def _warm(scenario: Scenario, stage: Stage, traced: Fitted | None, content: list[Content]) -> tuple[Request, ...]:
+    return _requests(content, _due(scenario, stage, traced, len(content), warmup=True))
 
 
 def _due(
@@ -157,12 +172,12 @@ def _due(
 ) -> list[float] | None:
     if stage.concurrency is not None:
         return None
-    if stage.speed is not None and traced is not None and not warmup:
-        instants = (row.at_s for row in traced.rows[:count])
-        return arrivals.replayed(instants, origin_s=traced.origin_s, speed=stage.speed)
     cv = _burstiness(stage)
     rng = generator(scenario.seed, stage.name, "warm-up arrivals" if warmup else "arrivals")
-    return arrivals.scheduled(count, rate_per_s=_rate(stage, traced), cv=1.0 if cv is None else cv, rng=rng)
+    steady = {"rate_per_s": _rate(stage, traced), "cv": 1.0 if cv is None else cv}
+    if stage.bursts is None or warmup:
+        return arrivals.scheduled(count, **steady, rng=rng)
+    return arrivals.bursts(count, **steady, active_s=stage.bursts.active, silent_s=stage.bursts.silent, rng=rng)
 
 
 def _requests(content: list[Content], due: list[float] | None) -> tuple[Request, ...]:

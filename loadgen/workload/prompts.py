@@ -2,8 +2,8 @@
 
 Each run's numbers come from SHAKE-128, an extendable-output function: the first m numbers of a run do not depend on how
 many follow, so two requests that hold the same run at different lengths share a true prefix. Number k is mapped to
-[0, span) as k * span >> 32. Runs whose key starts with `UNIQUE` belong to one request; all others are shared and kept
-in a small cache.
+[0, span) as k * span >> 32. Runs whose key starts with `UNIQUE` belong to one request. Those whose key starts with
+`ADDED` are shared by the turns of a session, each at its own length; all others are shared and kept in a small cache.
 """
 
 from functools import lru_cache
@@ -16,6 +16,7 @@ from loadgen.errors import UserError
 from loadgen.records import Plan, Request, Run, Vocabulary
 
 UNIQUE = "u:"
+ADDED = "s:"
 
 
 def render(request: Request, *, seed: int, salt: str, vocabulary: Vocabulary) -> list[int] | str:
@@ -63,7 +64,10 @@ def _shortened(request: Request, tokens: int) -> list[Run]:
 
 
 def _contents(runs: list[Run] | tuple[Run, ...], secret: bytes, span: int) -> NDArray[np.uint32]:
-    pieces = [(_numbers if run.key.startswith(UNIQUE) else _shared)(secret, run.key, run.tokens, span) for run in runs]
+    pieces = [
+        (_numbers if run.key.startswith((UNIQUE, ADDED)) else _shared)(secret, run.key, run.tokens, span)
+        for run in runs
+    ]
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 

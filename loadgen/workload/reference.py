@@ -12,7 +12,10 @@ from typing import Any
 from pydantic_core import PydanticUndefined
 
 from loadgen.workload.fields import Keys, Quantiles, Range
-from loadgen.workload.model import Limit, Scenario, SharedPrefix, SloKeys, Stage, TraceSource, Workload
+from loadgen.workload.grid import Grid
+from loadgen.workload.model import Bursts, Limit, Scenario, SloKeys, Stage, Workload
+from loadgen.workload.source import TraceSource
+from loadgen.workload.traffic import Class, Families, Sessions, SharedPrefix
 
 SCHEMA = Path("scenarios/scenario.schema.json")
 PAGE = Path("docs/scenarios.md")
@@ -25,7 +28,12 @@ SECTIONS: tuple[tuple[str, type[Keys]], ...] = (
     ("`input_tokens`, `output_tokens`: a number, or", Range),
     ("... or", Quantiles),
     ("`shared_prefix`", SharedPrefix),
+    ("`families`", Families),
+    ("`sessions`", Sessions),
+    ("`workload.mix`: each", Class),
     ("`workload.trace`", TraceSource),
+    ("`bursts`", Bursts),
+    ("`grid`", Grid),
     ("`limit`", Limit),
     ("`slo`", SloKeys),
 )
@@ -55,7 +63,7 @@ def _section(title: str, model: type[Keys]) -> Iterator[str]:
 def _default(value: Any) -> str:
     if value is PydanticUndefined:
         return "required"
-    return "" if value in (None, "", SloKeys()) else f"`{value}`"
+    return "" if value in (None, "", (), SloKeys()) else f"`{value}`"
 
 
 def write(root: Path) -> None:

@@ -7,13 +7,12 @@ import difflib
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 import loadgen
-from loadgen.errors import UserError
+from loadgen import document
+from loadgen.errors import MOST_COMPLAINTS, UserError
 from loadgen.workload.complaints import lines
-from loadgen.workload.document import Document, read
 from loadgen.workload.model import Scenario, Stage
 
 __all__ = ["Scenario", "Stage", "find", "load", "names", "parse"]
@@ -21,40 +20,24 @@ __all__ = ["Scenario", "Stage", "find", "load", "names", "parse"]
 
 def load(path: Path) -> Scenario:
     """The scenario in the YAML file `path`. Raises UserError with one line per complaint."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise UserError(f"{path}: cannot be read: {reason}; should be a scenario file in YAML") from error
-    return parse(text, path)
+    return _scenario(document.load(path), path)
 
 
 def parse(text: str, path: Path) -> Scenario:
     """The scenario that `text` holds; `path` names it in complaints and is where relative trace paths start."""
-    document = _document(text, path)
-    if not isinstance(document.data, dict):
-        held = "empty" if document.data is None else f"a {type(document.data).__name__}"
+    return _scenario(document.read(text, path), path)
+
+
+def _scenario(read: document.Document, path: Path) -> Scenario:
+    if not isinstance(read.data, dict):
+        held = "empty" if read.data is None else f"a {type(read.data).__name__}"
         raise UserError(f"{path}: {held}; should be a mapping with name, workload and stages")
     folders: dict[str, Any] = {"folders": (path.parent, Path())}
     try:
-        return Scenario.model_validate(document.data, context=folders)
+        return Scenario.model_validate(read.data, context=folders)
     except ValidationError as error:
-        raise UserError(*lines(path, document, error)) from error
-
-
-def _document(text: str, path: Path) -> Document:
-    try:
-        return read(text)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
-        column = f" (column {mark.column + 1})" if mark else ""
-        told = " ".join(part for part in (error.context, error.problem) if part)
-        raise UserError(f"{where}: not YAML: {told}{column}") from error
-    except RecursionError as error:
-        raise UserError(f"{path}: nested too deeply; should be a mapping with name, workload and stages") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        more = max(0, error.error_count() - MOST_COMPLAINTS)
+        raise UserError(*lines(path, read, error), more=more) from error
 
 
 def find(name_or_path: str) -> Path:

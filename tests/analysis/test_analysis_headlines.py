@@ -87,14 +87,16 @@ def test_all_stages_are_in_view_together():
 def test_words():
     study = SimpleNamespace(test="fp8", stages=(SATURATED,))
     by_name = compared(out=("better", 1e-4), ttft=("no difference shown", 0.4), itl=("worse", 1e-3))
-    (found,) = headlines(study, by_name)
+    (found,) = headlines(study, families(study.stages, by_name), ())
     assert found.sentence == (
         "At saturation fp8 pays: output throughput 1.20× (1.14–1.26), while this got worse: ITL p50 1.20× (1.14–1.26); "
         "no difference shown in TTFT p50 1.20× (1.14–1.26)."
     )
-    (weak,) = headlines(study, compared(out=("better", 0.03), ttft=("no difference shown", 0.4)))
+    (weak,) = headlines(
+        study, families(study.stages, compared(out=("better", 0.03), ttft=("no difference shown", 0.4))), ()
+    )
     assert weak.verdict == "no difference shown"
     assert "does not hold with 2 quantities in view" in weak.sentence
-    (half,) = headlines(study, compared(out=("better", 1e-4), itl=("cannot tell", None)))
+    (half,) = headlines(study, families(study.stages, compared(out=("better", 1e-4), itl=("cannot tell", None))), ())
     assert half.sentence.endswith("output throughput 1.20× (1.14–1.26); nothing can be told of ITL p50.")
-    assert headlines(SimpleNamespace(test=None, stages=(SATURATED,)), []) == ()
+    assert headlines(SimpleNamespace(test=None, stages=(SATURATED,)), {}, ()) == ()

@@ -56,7 +56,7 @@ def test_json(file: Path) -> None:
     full = told["stages"][0]
     assert full["spec"]["role"] == "saturated"
     assert full["prompt_tokens"] == {"total": 10_000, "p10": 250, "p50": 250, "p90": 250, "p99": 250, "max": 250}
-    assert full["kv"]["held"] == 16
+    assert full["kv"]["capacities"] == [{"tokens": 4_096, "held": 16, "reused_ratio": 0.0}]
     assert full["kv"]["peak_tokens"] == 8_192
     assert len(full["first"]) == 1
     assert told["assumed"] == {"prefill_tokens_per_s": 10_000.0, "decode_gap_s": 0.5}
@@ -70,6 +70,30 @@ def test_a_trace_is_read_and_its_losses_are_told(tmp_path: Path) -> None:
     shown = run(str(path))
     assert "trace x 0.5, 8 s" in shown
     assert "note: trace: dropped 1 of 6 rows: no output tokens" in shown
+
+
+def test_sessions_and_what_a_prefix_cache_finds(tmp_path: Path) -> None:
+    lines = ['{"loadgen_trace":1,"source":"x","format":"x","rows_read":3,"rows_kept":3,"block_tokens":16}']
+    lines += [
+        '{"t":0,"in":64,"out":5,"blocks":[1,2,3,4],"session":"a"}',
+        '{"t":1,"in":80,"out":5,"blocks":[9,8,7,6,5]}',
+        '{"t":2,"in":96,"out":5,"blocks":[1,2,3,4,11,12],"session":"a","think":1.5}',
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
+    path = tmp_path / "s.yaml"
+    path.write_text("name: s\nworkload: {trace: {path: t.jsonl}}\nstages: [{name: replay, speed: 2}]\n")
+    shown = run(str(path), "--capacity", "100", "--capacity", "1000", "--block", "16")
+    squeezed = [" ".join(line.split()) for line in shown.splitlines()]
+    assert "stage sends requests warm-up sessions later turns" in squeezed
+    assert "replay trace x 2, starts in 0 s 3 3 2 1" in squeezed
+    assert any(line.startswith("replay 2 after 0 + 1.500 96 5 b:replay:1 x 16") for line in squeezed)
+    held = "replay: a capacity of {} tokens holds {} of 1 requests of the peak{}"
+    assert held.format("100", "0", "") in squeezed
+    assert held.format("1,000", "1", "; its prefix cache finds 26.7 % of the prompt tokens") in squeezed
+    told = json.loads(run(str(path), "--json", "--capacity", "1000", "--block", "16"))["stages"][0]
+    assert told["kv"]["reused_ratio"] == round(64 / 240, 4)
+    assert told["spec"]["sessions"] == 2
+    assert told["spec"]["reuse"]["ratios"][:2] == [0.266667, 0.266667]
 
 
 def test_a_users_mistake_is_a_user_error(tmp_path: Path) -> None:

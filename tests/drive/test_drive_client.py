@@ -4,12 +4,14 @@ import asyncio
 import gc
 from typing import Any
 
+import httpx
 import pytest
 from fakes import virtual
 from fakes.streams import DONE, END, HEAD, chunk, delta, event, paced, response, token, usage
 
 from loadgen.clock import Clock
 from loadgen.drive.client import Client
+from loadgen.drive.exchange import EXCERPT_BYTES, Exchange
 from loadgen.drive.failures import Expects, retry_after_s, secrets_of
 from loadgen.drive.transport import Timeouts
 from loadgen.errors import UserError
@@ -254,6 +256,13 @@ def test_interim_responses_are_passed_over() -> None:
     assert (sample.first_byte_s, sample.ttft_s) == (0.1, 0.5)
 
 
+def test_a_trailer_is_no_header() -> None:
+    head = b"HTTP/1.1 429 Too Many\r\ntransfer-encoding: chunked\r\n\r\n"
+    (sample,) = sent(virtual.Script([(0.1, head + chunk(b"no") + b"0\r\nretry-after: 9\r\n\r\n")]))
+    assert sample.failure is not None
+    assert (sample.status, sample.retry_after_s) == (429, None)
+
+
 def test_bytes_after_the_response_close_the_connection() -> None:
     sends = paced(0.1, 0.1, 3)
     sends[-1] = (sends[-1][0], sends[-1][1] + b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
@@ -306,6 +315,17 @@ def test_a_long_stream_is_read_while_it_comes() -> None:
     assert sample.events_s[-1] == pytest.approx(2.999)
 
 
+def test_a_body_that_is_no_stream_is_kept_as_far_as_a_message_needs_it() -> None:
+    exchange = Exchange(0.0)
+    exchange.answered(httpx.Response(200, headers={"content-type": "text/html"}))
+    for _ in range(100):
+        exchange.recording += [0.0, b"x" * 10_000, b"y"]
+        assert exchange.read(128) == 3
+        assert exchange.recording == []
+    assert len(exchange.excerpt) == EXCERPT_BYTES
+    assert exchange.body_text().startswith("x" * 10_000 + "yx")
+
+
 def test_abort_ends_what_is_in_flight_and_not_its_caller() -> None:
     async def main(loop: virtual.VirtualLoop) -> list[Sample]:
         loop.server = virtual.Server(lambda *_: virtual.Script(paced(0.5, 0.5, 3)), connect_s=0.1)
@@ -354,7 +374,12 @@ def test_responses_leave_no_work_for_the_garbage_collector() -> None:
         gc.enable()
 
 
-@pytest.mark.parametrize(("value", "seconds"), [("3", 3.0), ("0.5", 0.5), ("soon", None), (None, None)])
+NO_SECONDS = ("soon", "nan", "inf", "-1", "9" * 400, f"1 Jan {10**30} 0:0:0", f"1 Jan 2000 0:0:0 -{10**20}")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("3", 3.0), ("0.5", 0.5), (None, None), *((value, None) for value in NO_SECONDS)]
+)
 def test_retry_after(value: str | None, seconds: float | None) -> None:
     assert retry_after_s(value) == seconds
 

@@ -28,8 +28,12 @@ def good(*_: object) -> virtual.Script:
     return virtual.Script(paced(0.3, 0.1, 3))
 
 
-def request(index: int, due_s: float | None = None, after: int | None = None, think_s: float = 0.0) -> Request:
-    return Request(index=index, due_s=due_s, runs=(Run(str(index), 4),), output_tokens=3, after=after, think_s=think_s)
+def request(
+    index: int, due_s: float | None = None, after: int | tuple[int, ...] | None = None, think_s: float = 0.0
+) -> Request:
+    before = (after,) if isinstance(after, int) else after
+    runs = (Run(str(index), 4),)
+    return Request(index=index, due_s=due_s, runs=runs, output_tokens=3, after=before, think_s=think_s)
 
 
 def stage(requests: Sequence[Request], warmup: Sequence[Request] = (), **spec: Any) -> StagePlan:
@@ -173,6 +177,48 @@ def test_an_open_loop_waits_for_predecessor_and_thinking() -> None:
     assert {sample.lag_s for sample in driven.samples} == {0.0}
 
 
+JOIN = [
+    request(0, 0.0),
+    request(1, 1.0, after=0),  # 0 is followed by 1 and 2: a fan-out
+    request(2, 4.0, after=(0,), think_s=1.0),
+    request(3, after=(0, 1, 2, 1), think_s=2.0),  # the last of them ends at 4.5: a join
+    request(4, after=(3,)),
+]
+
+
+def test_an_open_loop_fans_out_and_joins() -> None:
+    driven = Driven(stage(JOIN))
+    assert driven.sent == {0: 0.0, 1: 1.0, 2: 4.0, 3: 6.5, 4: 7.0}
+    assert figures(driven.marks[0]) == (5, 5, 0, 5, 0)
+
+
+def test_a_closed_loop_fans_out_and_joins() -> None:
+    assert Driven(stage(JOIN, concurrency=4)).sent == {0: 0.0, 1: 0.5, 2: 1.5, 3: 4.0, 4: 4.5}
+    assert Driven(stage(JOIN, concurrency=1)).sent == {0: 0.0, 1: 0.5, 2: 1.5, 3: 4.0, 4: 4.5}
+
+
+def test_a_stream_takes_the_next_session_when_all_of_one_has_ended() -> None:
+    plan = [
+        request(0),
+        request(1, after=0, think_s=1.0),
+        request(2, after=0, think_s=2.0),
+        request(3),
+        request(4),
+        request(5, after=3, think_s=0.5),
+    ]
+    driven = Driven(stage(plan, concurrency=2))
+    assert driven.sent == {0: 0.0, 3: 0.0, 5: 1.0, 1: 1.5, 4: 1.5, 2: 2.5}
+    assert all(sample.due_s is None for sample in driven.samples)
+    assert Driven(stage(plan, concurrency=9)).sent[4] == 0.0
+
+
+def test_duration_ends_a_session_where_it_stands() -> None:
+    plan = [request(0), request(1, after=0, think_s=9.0), request(2), request(3)]
+    driven = Driven(stage(plan, concurrency=2, duration_s=0.75))
+    assert driven.sent == {0: 0.0, 2: 0.0, 3: 0.5}
+    assert (driven.marks[0].ended_s, figures(driven.marks[0])) == (1.0, (4, 3, 1, 3, 0))
+
+
 def test_a_plan_that_would_never_end_is_refused() -> None:
     for plan in (stage([request(0, after=1), request(1)], concurrency=1), stage([request(0, 0.0, after=0)])):
         with pytest.raises(ValueError, match="request 0 waits for"):
@@ -211,7 +257,7 @@ def test_stop_now_ends_what_is_in_flight(spec: dict[str, Any]) -> None:
         stop.now()
         assert stop.after_stage_asked
 
-    requests = [request(n, 0.25 * n) for n in range(9)] + [request(9, after=8), request(10, after=0, think_s=9.0)]
+    requests = [request(n, 0.25 * n) for n in range(9)] + [request(9, after=8), request(10, after=9, think_s=9.0)]
     driven = Driven(stage(requests, **spec), meanwhile=interrupt)
     stopped = [sample for sample in driven.samples if sample.failure]
     assert [sample.failure.kind for sample in stopped if sample.failure] == ["stopped", "stopped"]

@@ -169,6 +169,12 @@ def test_endings(transport: Transport, steps: Any, kind: str, detail: str) -> No
 
 
 @BOTH
+def test_a_redirect_to_no_url_is_a_failed_request(transport: Transport) -> None:
+    kind, detail = failure([response("302 Found", b"", headers=("location: http:x",))], transport)
+    assert (kind, detail[:9]) == {"lean": ("status", "HTTP 302:"), "httpx": ("protocol", "redirects")}[transport]
+
+
+@BOTH
 def test_abort(transport: Transport) -> None:
     async def main() -> Sample:
         async with serving(lambda *_: [HEAD, chunk(token()), "hang"]) as seen, client_of(seen.url, transport) as client:

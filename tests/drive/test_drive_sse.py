@@ -2,8 +2,10 @@
 
 import itertools
 
+import pytest
 from hypothesis import given, strategies as st
 
+from loadgen.drive import sse
 from loadgen.drive.sse import Decoder
 
 
@@ -76,6 +78,29 @@ def test_a_last_event_without_its_blank_line_is_the_rest() -> None:
     assert decoder.feed(b"NE]") == []
     assert decoder.rest() == [b"[DONE]"]
     assert decoder.rest() == []
+
+
+def test_a_byte_order_mark_is_one_at_the_beginning_alone() -> None:
+    decoder = Decoder()
+    assert decoder.feed(b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n\xef\xbb\xbfdata: c") == [b"a"]
+    assert decoder.rest() == []
+    decoder = Decoder()
+    assert decoder.feed(b"\xef\xbb\xbfdata: a") == []
+    assert decoder.rest() == [b"a"]
+
+
+def test_an_event_without_end_takes_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MOST_BYTES", 100)
+    decoder = Decoder()
+    assert decoder.feed(b"data: a\n\ndata: ") == [b"a"]
+    for piece in (b"b" * 99, b"c", b"\n", b"d\n", b"e"):
+        for _ in range(1_000):
+            assert decoder.feed(piece + b"x") == []
+        assert sum(map(len, decoder._held)) < 300
+    assert decoder.feed(b"\n") == []
+    (data,) = decoder.feed(b"\ndata: f\n")
+    assert data.startswith(b"b" * 99 + b"x")
+    assert decoder.feed(b"\n") == [b"f"]
 
 
 def test_several_data_lines_are_one_event() -> None:

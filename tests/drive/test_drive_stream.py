@@ -72,6 +72,20 @@ def test_an_event_nested_without_end_is_malformed() -> None:
         assert read(token(), b"data: " + opening + b"[" * 100_000 + b"\n\n", DONE).malformed is not None
 
 
+@pytest.mark.parametrize("depth", [100, 450, 900])
+def test_content_of_lists_in_lists_is_no_crash(depth: int) -> None:
+    deep = b'data: {"choices": [{"text": ' + b"[" * depth + b"]" * depth + b"}]}\n\n"
+    assert read(token(), deep, DONE).events_s == [1.0]
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\r", b"\r", b"\n"])
+def test_a_line_end_within_json_ends_the_line_in_a_piece_of_its_own_too(end: bytes) -> None:
+    torn = b'data: {"choices": [{' + end + b'"text": " b"}]}\n\n'
+    alone, together = read(token(), torn, token(), DONE), read(token() + torn + token() + DONE)
+    assert (alone.events_s, together.events_s) == ([1.0, 3.0], [1.0, 1.0])
+    assert alone.malformed == together.malformed == 'event is no JSON object: {"choices": [{'
+
+
 def test_nothing_after_the_end_mark_counts() -> None:
     reading = read(token(), DONE + token(), token(), event({"error": "late"}))
     assert (reading.events_s, reading.error) == ([1.0], None)

@@ -43,7 +43,7 @@ def stage(count: int, *, after: bool = False, gap_s: float | None = None, **spec
             runs=(Run(str(n), 3),),
             output_tokens=TOKENS,
             due_s=None if gap_s is None else n * gap_s,
-            after=n - 1 if after and n else None,
+            after=(n - 1,) if after and n else None,
         )
         for n in range(count)
     ]

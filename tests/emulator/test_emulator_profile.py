@@ -151,12 +151,12 @@ def test_every_complaint_has_its_line(tmp_path: Path) -> None:
     [
         ("", "None: should be a mapping"),
         ("- 1", "[1]: should be a mapping"),
-        ("a: [1", "line 1: cannot be read as YAML"),
-        ("a: \x00", "cannot be read as YAML"),
+        ("a: [1", "not YAML: while parsing a flow sequence"),
+        ("a: \x00", "not YAML: "),
     ],
 )
 def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
-    assert complaints(tmp_path, text)[0].startswith(complaint)
+    assert complaint in complaints(tmp_path, text)[0]
 
 
 def test_a_profile_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:

@@ -45,10 +45,12 @@ def arm() -> Emulated:
 
 
 def request(
-    index: int, due_s: float | None = None, after: int | None = None, think_s: float = 0.0, tokens: int = TOKENS
+    index: int, due_s: float | None = None, after: Sequence[int] = (), think_s: float = 0.0, tokens: int = TOKENS
 ) -> Request:
     runs = (Run(f"u:{index}", 4),)
-    return Request(index=index, due_s=due_s, runs=runs, output_tokens=tokens, after=after, think_s=think_s)
+    return Request(
+        index=index, due_s=due_s, runs=runs, output_tokens=tokens, after=tuple(after) or None, think_s=think_s
+    )
 
 
 def stage(requests: Sequence[Request], warmup: Sequence[Request] = (), **spec: Any) -> StagePlan:
@@ -102,10 +104,10 @@ def plans(draw: st.DrawFn) -> StagePlan:
     due = sorted(draw(st.lists(TENTHS, min_size=count, max_size=count)))
     requests = []
     for index in range(count):
-        after = draw(st.none() | st.integers(0, index - 1)) if index else None
-        own = None if closed or (after is not None and draw(st.booleans())) else due[index]
-        think_s = draw(TENTHS) if after is not None else 0.0
-        requests.append(request(index, own, after, think_s))
+        after = draw(st.sets(st.integers(0, index - 1), max_size=2)) if index else set()
+        own = None if closed or (after and draw(st.booleans())) else due[index]
+        think_s = draw(TENTHS) if after else 0.0
+        requests.append(request(index, own, sorted(after), think_s))
     warmup = [request(index) for index in range(draw(st.integers(0, 3)))]
     spec: dict[str, Any] = {"concurrency": draw(st.integers(1, 4))} if closed else {}
     if draw(st.booleans()):
@@ -158,7 +160,9 @@ def test_what_arrives_while_a_step_runs_is_in_the_next_one() -> None:
 
 
 def test_a_cap_lets_requests_go_in_order_of_time_not_of_planning() -> None:
-    plan = stage([request(0, 0.0, tokens=1), request(1, 50.0), request(2, 50.1), request(3, after=0)], limit_per_s=1.0)
+    plan = stage(
+        [request(0, 0.0, tokens=1), request(1, 50.0), request(2, 50.1), request(3, after=[0])], limit_per_s=1.0
+    )
     samples, _, _ = simulated(plan)
     when = {sample.index: sample.sent_s for sample in samples}
     assert when == pytest.approx({0: 0.0, 3: 1.0, 1: 50.0, 2: 51.0})
@@ -198,7 +202,7 @@ class Stops(Watch):
 
 @pytest.mark.parametrize("spec", [{"concurrency": 2}, {}])
 def test_who_stops_it_gets_exact_accounts_of_what_was_in_flight(spec: dict[str, Any]) -> None:
-    requests = [request(n, 0.3 * n) for n in range(9)] + [request(9, after=8)]
+    requests = [request(n, 0.3 * n) for n in range(9)] + [request(9, after=[8])]
     watch = Stops(0.75)
     samples, (mark,), process = simulated(stage(requests, **spec), watch)
     stopped = [sample for sample in samples if sample.failure]

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from loadgen.analysis.judge import judge
+from loadgen.document import text_of
 from loadgen.emulator.arm import emulated
 from loadgen.emulator.facts import facts
-from loadgen.emulator.profile import find, load, text_of
+from loadgen.emulator.profile import find, load
 from loadgen.emulator.virtual_process import Process
 from loadgen.errors import UserError
 from loadgen.experiment import simulate

@@ -232,6 +232,19 @@ def _innocence() -> tuple[Check, ...]:
     )
 
 
+def _traffic() -> tuple[Check, ...]:
+    return (
+        Check(name="one: prompt tokens as planned", passed=True, figure="bf16 48 of 48; fp8 48 of 48"),
+        Check(name="full: prompt tokens as planned", passed=True, figure="bf16 256 of 256; fp8 256 of 256"),
+        Check(
+            name="full: prefix hits within the traffic's reuse",
+            passed=None,
+            figure="bf16 prefix caching off (theory 34.5 % unlimited, 22.8 % at 4,096 tokens); fp8 prefix caching off "
+            "(theory 34.5 % unlimited, 30.6 % at 8,192 tokens)",
+        ),
+    )
+
+
 def comparison() -> Report:
     """bf16 against fp8 on vLLM 0.32.0 on a CPU: four blocks each, one stream and saturated."""
     order = ("bf16", "fp8", "fp8", "bf16", "bf16", "fp8", "fp8", "bf16")
@@ -282,6 +295,7 @@ def comparison() -> Report:
         checklist=_checklist(),
         unintended=(),
         innocence=_innocence(),
+        traffic=_traffic(),
         curves=curves(order),
         warnings=("fp8: 12 sequences were still preempted in each block: a larger cache would gain more.",),
         client_host=HOST,

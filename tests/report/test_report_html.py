@@ -8,7 +8,7 @@ from report_example import comparison
 from report_variants import EVIL, VARIANTS, hostile, virtual_time
 
 from loadgen.records import Report
-from loadgen.report import as_html
+from loadgen.report import as_html, page as shared
 
 VOID = {"meta", "br", "img", "link", "hr", "input"}
 
@@ -73,8 +73,8 @@ def test_the_page_asks_the_network_for_nothing(name: str, pages: dict[str, Page]
     policies = [a["content"] for tag, a in page.tags if tag == "meta" and a.get("http-equiv")]
     assert policies
     assert str(policies[0]).startswith("default-src 'none'")
-    assert "http" not in as_html._asset("page.css")
-    assert "http" not in as_html._asset("page.js")
+    assert "http" not in shared.asset("page.css")
+    assert "http" not in shared.asset("page.js")
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -44,9 +44,21 @@ def test_a_json_line_with_several_messages_gives_them_all():
     assert [line.text for line in lines(json.dumps({"log": "one\r\ntwo\n"}))] == ["one", "two"]
 
 
-@pytest.mark.parametrize("raw", ["{'host': 1}", '{"other": "x"}', '{"log": 3}'])
+@pytest.mark.parametrize("raw", ["{'host': 1}", '{"other": "x"}', '{"log": 3}', '{"log": "\\ud800"}'])
 def test_what_only_looks_like_json_is_kept(raw):
     assert [line.text for line in lines(raw)] == [raw]
+
+
+def test_a_line_of_json_nested_without_end_is_kept():
+    assert len(list(lines('{"log": ' + "[" * 100_000))) == 1
+
+
+def test_a_line_of_wrappers_alone_and_a_line_without_end_are_read_once():
+    (found,) = lines("(pid=1) " * 200_000 + "x")
+    assert found.text == ""
+    assert last_line("(pid=1) " * 1_000 + "done") == "done"
+    (found,) = lines("x" * 10**7)
+    assert len(found.text) == 65_536
 
 
 ROOT = "ValueError: No available memory for the cache blocks."

@@ -264,3 +264,28 @@ def test_the_configuration_tells_the_device_where_the_capacity_speaks_of_a_gpu_o
     assert read_log(text, ENGINE).device == "cpu"
     rocm = text.replace("=cpu", "=cuda") + "INFO 09-22 20:31:09 [x.py:1] Using ROCM_ATTN backend.\n"
     assert read_log(rocm, ENGINE).device == "rocm"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GPU KV cache size: , tokens",
+        "GPU KV cache size: ,,, tokens",
+        "GPU KV cache size: " + "9" * 5000 + " tokens",
+        "# GPU blocks: " + "9" * 5000,
+        "# GPU blocks: " + "9" * 5000 + ", # CPU blocks: 1",
+        "Available KV cache memory: . GiB",
+        "Available KV cache memory: 1.2.3 GiB",
+        "Available KV cache memory: " + "9" * 400 + " GiB",
+        "Explicitly set (./1) GiB for KV cache",
+    ],
+)
+def test_a_number_that_is_none_is_not_known(line):
+    seen = read_log(line, ENGINE)
+    assert (seen.capacity_tokens, seen.kv_memory_bytes) == (None, None)
+
+
+@pytest.mark.parametrize("size", ["²", "9" * 5000, "x"])
+def test_a_block_size_that_is_no_number_is_assumed(size):
+    seen = read_log(f"non-default args: {{'block_size': {size}}}\n# GPU blocks: 10\n", ENGINE)
+    assert (seen.capacity_tokens, seen.capacity_is_assumed) == (160, True)

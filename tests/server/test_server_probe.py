@@ -39,6 +39,8 @@ def test_a_named_model_and_no_told_context():
         (httpx.ReadTimeout("slow"), "no answer within"),
         (httpx.Response(200, html="<html>hi</html>"), "not an OpenAI-compatible LLM server"),
         (httpx.Response(404, text="no"), "HTTP 404"),
+        (httpx.Response(302, headers={"location": "http:x"}), "nothing answers there (redirects to what is no URL"),
+        (httpx.Response(200, headers={"content-type": b"text/\x85"}, text="x"), "answered HTTP 200, text/"),
         (httpx.Response(200, json=[1]), "not an OpenAI-compatible LLM server"),
         (httpx.Response(200, json={"data": []}), "no model loaded"),
         (httpx.Response(200, json={"data": [{"id": 7}, {"id": {"a": 1}}, None]}), "no model loaded"),
@@ -49,7 +51,7 @@ def test_what_is_no_llm_server(answer, said):
     with pytest.raises(ServerError) as failure:
         probe(answer)
     assert said in str(failure.value)
-    assert "\n" not in str(failure.value)
+    assert len(str(failure.value).splitlines()) == 1
     assert failure.value.exit_code == 3
 
 

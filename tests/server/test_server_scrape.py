@@ -48,6 +48,21 @@ def test_a_value_that_is_no_number_is_not_there_and_the_rest_is(odd):
     assert rank.values["running"] == 1.0
 
 
+def test_whole_numbers_are_floats_and_those_beyond_floats_are_not_there():
+    body = f"vllm:num_requests_running 1{'0' * 30}\nvllm:num_requests_waiting 1{'0' * 400}\n"
+    (rank,) = canonical(body, vllm.ENGINE)
+    assert rank.values == {"running": 1e30}
+    assert isinstance(rank.values["running"], float)
+
+
+def test_values_that_add_up_to_no_number_are_not_there():
+    (rank,) = canonical(
+        OLD + 'vllm:prompt_tokens_total{a="b"} 1e308\nvllm:prompt_tokens_total{a="c"} 1e308\n', vllm.ENGINE
+    )
+    assert "prompt_tokens" not in rank.values
+    assert rank.values["running"] == 1.0
+
+
 def test_new_names_per_rank_with_reasons_added_up():
     first, second = canonical(NEW, vllm.ENGINE)
     assert (first.engine, second.engine) == ("0", "1")
@@ -189,6 +204,16 @@ def test_a_line_that_is_broken_is_a_failure_not_a_reading():
     )
     assert "not Prometheus text" in found[0].failure
     assert warnings == []
+
+
+@pytest.mark.parametrize(
+    "headers", [{"location": "http:x"}, {"content-type": "text/plain; charset=base64"}, {"content-encoding": "gzip"}]
+)
+def test_an_answer_that_httpx_stumbles_over_is_one_reading(headers):
+    found, _, _ = scraped(lambda request: httpx.Response(302, headers=headers, content=b""), seconds=0.1)
+    assert len(found) == 1
+    assert found[0].failure is not None
+    assert "\n" not in found[0].failure
 
 
 def test_an_engine_without_known_metrics_is_not_asked():

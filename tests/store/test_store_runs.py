@@ -14,7 +14,7 @@ from loadgen.records import (
     ServerFacts,
     StageMark,
 )
-from loadgen.store import BlockWriter, block_folder, read_block, read_experiment, read_lines, write_once
+from loadgen.store import BlockWriter, block_folder, read_block, read_experiment, read_lines, read_once, write_once
 
 EXPERIMENT = ExperimentManifest(
     loadgen="0",
@@ -102,6 +102,20 @@ def test_a_damaged_line_in_the_middle_is_named(tmp_path):
     (folder / "samples.jsonl").write_bytes(lines[0] + b'{"index": "x"}\n' + lines[2])
     with pytest.raises(UserError, match=r"samples\.jsonl: line 2: "):
         list(read_lines(folder, Sample))
+
+
+@pytest.mark.parametrize(
+    "damage", [b'{"x":' + b"[" * 100_000, b'{"index":' + b"9" * 5000, b'{"stage":"\xff"}', b"\0", b""]
+)
+def test_any_damage_is_one_line(tmp_path, damage):
+    folder = written(tmp_path, 0)
+    (folder / "samples.jsonl").write_bytes(damage + b"\n")
+    with pytest.raises(UserError, match=r"samples\.jsonl: line 1: not a loadgen Sample") as caught:
+        read_block(folder)
+    assert len(caught.value.complaints) == 1
+    (folder / "end.json").write_bytes(damage)
+    with pytest.raises(UserError, match=r"end\.json: not a loadgen BlockEnd"):
+        read_once(folder, BlockEnd)
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path):

@@ -46,7 +46,3 @@ def test_count_within_a_duration() -> None:
     assert arrivals.count_within(60, rate_per_s=5) == 300
     assert arrivals.count_within(0.1, rate_per_s=1) == 1
     assert arrivals.count_within(0.3, rate_per_s=10) == 3, "0.3 x 10 is 3 in spite of floats"
-
-
-def test_replay_scales_time_from_its_origin() -> None:
-    assert arrivals.replayed([600, 601, 604.5], origin_s=600, speed=2) == [0, 0.5, 2.25]

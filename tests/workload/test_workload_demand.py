@@ -1,8 +1,9 @@
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loadgen.records import Request, Run, StagePlan, StageSpec
-from loadgen.workload.demand import Speeds, demand, reused_ratio
+from loadgen.workload.demand import Speeds, demand
+from loadgen.workload.reuse import reused_ratio
 
 SPEEDS = Speeds(prefill_tokens_per_s=1_000, decode_gap_s=0.1)
 
@@ -52,6 +53,17 @@ def test_a_shared_prefix_goes_with_its_last_holder() -> None:
     assert demand(stage(*holders, later), SPEEDS).peak_tokens == 310
 
 
+def test_later_turns_are_held_when_those_before_have_ended_and_their_client_has_thought() -> None:
+    first, apart = request(0, 100, 10, due_s=0), request(1, 300, 10, due_s=5)
+    later = Request(index=2, runs=(Run("u:a:2", 200),), output_tokens=10, after=(0,), think_s=4.0)
+    # The first stays 1.1 s, the client thinks until 5.1 s, and the other one came at 5 s.
+    both = demand(stage(first, apart, later), SPEEDS)
+    assert (both.in_flight, both.peak_tokens) == (2, 310 + 210)
+    # As sessions one after the other only one is held at a time.
+    closed = demand(stage(first, apart, later, concurrency=1), SPEEDS)
+    assert (closed.in_flight, closed.peak_tokens) == (1, 310)
+
+
 def test_whole_blocks() -> None:
     wanted = demand(stage(request(0, 100, 10), request(1, 100, 29), concurrency=2), SPEEDS, block_tokens=128)
     assert wanted.peak_tokens == 128 + 256
@@ -69,6 +81,7 @@ def test_how_many_a_capacity_holds() -> None:
     assert (wanted.held(4_096), wanted.held(8_192), wanted.held(100_000), wanted.held(255)) == (16, 32, 32, 0)
 
 
+@settings(deadline=None)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 500), st.integers(1, 50), st.floats(0, 20)), min_size=1, max_size=30),
     concurrency=st.one_of(st.none(), st.integers(1, 8)),

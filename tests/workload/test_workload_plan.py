@@ -175,6 +175,7 @@ def test_a_replay_keeps_the_traces_times_lengths_and_order(tmp_path: Path) -> No
         "trace: 5 azure rows read",
         "trace: dropped 2 of 5 rows: no output tokens",
         "trace: told",
+        "replay: 3.5 s of trace in 1.8 s (speed 2)",
     )
 
 
@@ -190,6 +191,7 @@ def test_window_and_bounds_of_a_trace_are_counted(tmp_path: Path) -> None:
         "trace: told",
         "trace: dropped 2 of 6 rows: input_tokens above 500",
         "trace: cut 2 of 4 outputs to 30 tokens",
+        "replay: 3.0 s of trace in 1.5 s (speed 2)",
     )
     assert plan.notes[1] == "trace: 6 rows lie in the window 2 s to 8 s"
     cut = traced(text.replace("max_output", "fit: cap, max_output"), rows, tmp_path)
@@ -250,6 +252,18 @@ def test_own_lengths_beside_a_trace(tmp_path: Path) -> None:
     sweep = traced(text, trace(row(0)), tmp_path).stages[1]
     assert {request.output_tokens for request in sweep.requests} == {3}
     assert sorted((request.prompt_tokens - 1) // 20 for request in sweep.requests) == [0, 1, 2, 3]
+
+
+def test_a_shared_prefix_may_be_in_the_cache_from_before_the_stage() -> None:
+    full, steady = planned(TEXT).stages[1:]
+    assert full.spec.reuse is not None
+    assert steady.spec.reuse is not None
+    for stage in (full, steady):
+        shared = sum(min(30, one.prompt_tokens - 1) for one in stage.requests)
+        assert stage.spec.reuse is not None
+        assert stage.spec.reuse.ratios[0] == pytest.approx(shared / sum(one.prompt_tokens for one in stage.requests))
+        assert stage.spec.reuse.lru_ratios == ()
+    assert planned(TEXT).stages[0].spec.reuse is None
 
 
 def test_a_large_plan_is_built() -> None:

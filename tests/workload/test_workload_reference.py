@@ -33,16 +33,21 @@ def test_the_examples_of_the_page_are_good(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("LOADGEN_TRACES", str(tmp_path))
     page = (ROOT / reference.PAGE).read_text(encoding="utf-8")
     examples = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    assert [scenario.parse(text, Path("example.yaml")).name for text in examples] == ["support-chat", "replay"]
+    assert [scenario.parse(text, Path("example.yaml")).name for text in examples] == [
+        "support-chat",
+        "replay",
+        "agents-and-chat",
+        "grid",
+    ]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_named_scenarios_load_and_say_what_they_are(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for trace in ("azure-2023/AzureLLMInferenceTrace_conv.csv", "mooncake-fast25/conversation_trace.jsonl"):
-        (tmp_path / trace).parent.mkdir()
-        (tmp_path / trace).touch()
+    for name in ("azure-2023/AzureLLMInferenceTrace_conv.csv", "mooncake-fast25/conversation_trace.jsonl"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
     monkeypatch.setenv("LOADGEN_TRACES", str(tmp_path))
     assert path.read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=scenario.schema.json\n")
     loaded = scenario.load(path)

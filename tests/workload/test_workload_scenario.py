@@ -58,7 +58,7 @@ def test_every_complaint_at_once_each_with_file_line_key_and_value() -> None:
         "  - {name: b, rate: -1, requests: 3, input_tokens: {range: [9, 3]}}\n"
         "  - {concurrency: 1.5, requests: two}\n"
     )
-    known = "name, description, source, seed, repeats, workload, stages, limit, slo"
+    known = "name, description, source, seed, repeats, workload, stages, grid, limit, slo"
     assert found == [
         's.yaml:1: name: "x y": should be of letters, digits, dot, dash, underscore, beginning with a letter or digit',
         f"s.yaml:2: repeat: unknown key; did you mean repeats? Known: {known}",
@@ -166,12 +166,28 @@ def test_yaml_is_read_by_the_plain_rules() -> None:
         ("seed: " + "9" * 5000, "s.yaml:1: not YAML: '99999999999999999999' is no int"),
         ("a: 1\nseed: !!int abc", "s.yaml:2: not YAML: 'abc' is no int"),
         ("seed: !!bool abc", "s.yaml:1: not YAML: 'abc' is no bool"),
-        ("{a: " * 2000, "s.yaml: nested too deeply"),
+        ("seed: !!timestamp soon", "s.yaml:1: not YAML: could not determine a constructor"),
+        ("seed: !!float ''", "s.yaml:1: not YAML: '' is no float"),
+        ("limit:\n  requests_per_second: 1" + "0" * 400, "s.yaml:2: not YAML: '10000000000000000000' is no int"),
+        ("{a: " * 2000, "s.yaml:1: not YAML: nested too deeply"),
+        ("- " * 2000, "s.yaml: nested too deeply"),
+        ("name: !!map a", "s.yaml:1: not YAML: expected a mapping node"),
     ],
 )
 def test_yaml_mistakes_name_their_line(text: str, told: str) -> None:
     (line,) = complaints(text)
     assert line.startswith(told)
+
+
+def test_a_key_of_several_lines_is_told_in_one() -> None:
+    lines = complaints(edited("requests: 4", 'requests: 4, "re\\nquests\\e": 4'))
+    assert any(r"re\nquests\x1b: unknown key" in line for line in lines)
+
+
+def test_thousands_of_mistakes_are_counted_not_told() -> None:
+    lines = complaints(GOOD + "".join(f"k{number}: 1\n" for number in range(5_000)))
+    assert len(lines) == 101
+    assert lines[-1] == "and 4,900 more"
 
 
 TRACED = """

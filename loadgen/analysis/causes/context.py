@@ -62,7 +62,10 @@ def _held(case: Case, decode: Decode, figures: tuple[Figure, ...]) -> Finding:
     """The slope is lower in the test arm: which side of the break-even is the traffic on?"""
     root = decode.crossing.root
     contexts = traffic_contexts(case.study)
-    if root.center is None or root.lo is None or root.hi is None or not len(contexts):
+    if not len(contexts):
+        claim = "There is no traffic to hold against the break-even: a grid's map says where the format pays."
+        return Finding(cause="short context", verdict="not observable", claim=claim, evidence=figures)
+    if root.center is None or root.lo is None or root.hi is None:
         claim = "The break-even is not confined to an interval."
         return Finding(cause="short context", verdict="cannot tell", claim=claim, evidence=figures)
     most, share, least = (float((contexts > end).mean()) for end in (root.lo, root.center, root.hi))
