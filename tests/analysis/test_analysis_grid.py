@@ -113,7 +113,7 @@ def planted(step: float = 0.0) -> Report:
         plan_digest=built.digest,
         arms=arms,
         order=order(2, 3),
-        restart="never",
+        restart="each-block",
         started_at="2026-01-01T00:00:00+00:00",
     )
     return judge(simulated(manifest, built, [emulated(profile, arm.flags) for arm in arms], seed=1))
