@@ -4,7 +4,8 @@ Two sets of rules. `read`'s own are YAML 1.2's plain ones in place of 1.1's surp
 booleans, `1:30` is ninety, `010` is eight and `1e3` is text; here booleans are true and false, numbers are decimal
 (1e3 is a number), all else is text. `NATIVE` keeps 1.1's, for files that an engine reads as well. With both, a repeated
 key is refused (PyYAML drops its first value silently), and so are dates, binary data, sets and other tags, numbers of
-hundreds of digits, and files that are too long, too deep, or become too much through their aliases.
+hundreds of digits, text that no command line or file can hold, and files that are too long, too deep, or become too
+much through their aliases.
 """
 
 import re
@@ -66,6 +67,8 @@ class _Native(yaml.SafeLoader):
             value = super().construct_object(node, deep)
             if isinstance(value, int) and abs(value) > HUGE:
                 raise ValueError("hundreds of digits")
+            if isinstance(value, str) and 0 in value.encode():
+                raise ValueError("a NUL; or no text at all, as half of a surrogate pair is")
         except (ValueError, LookupError, ArithmeticError) as error:  # a tag that its value does not fit
             kind = node.tag.rpartition(":")[2]
             raise yaml.constructor.ConstructorError(

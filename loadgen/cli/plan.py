@@ -13,7 +13,7 @@ from loadgen.cli.show import Page
 from loadgen.quantities import text
 from loadgen.records import Plan, Request, StagePlan
 from loadgen.traces.read import read_trace
-from loadgen.workload.demand import Demand, Speeds, demand
+from loadgen.workload.demand import Demand, Speeds, demand, met
 from loadgen.workload.plan import build
 from loadgen.workload.reuse import lru_ratio
 from loadgen.workload.scenario import Scenario, find, load
@@ -139,8 +139,12 @@ def _demands(demands: list[Demand]) -> Table:
 
 
 def _reused(plan: Plan, capacity: int, block: int) -> list[float]:
-    """By stage: the share of prompt tokens that a prefix cache of this capacity holds, one request after the other."""
-    return [lru_ratio(stage.requests, capacity, block) if stage.spec.reuse else 0.0 for stage in plan.stages]
+    """By stage: the share of prompt tokens that a prefix cache of this capacity holds when their requests come."""
+    asked = ((stage.spec, stage.requests) for stage in plan.stages)
+    return [
+        lru_ratio(met(requests, spec.concurrency, spec.duration_s), capacity, block) if spec.reuse else 0.0
+        for spec, requests in asked
+    ]
 
 
 def _capacity_lines(

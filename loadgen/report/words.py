@@ -101,7 +101,7 @@ def cell_text(cell: Cell) -> str:
     """A cell's ratio and what is held of it: "1.36× ▲"; a third decimal where two would make 1.00 of another ratio."""
     ratio = cell.ratio.center
     near = ratio is not None and ratio != 1 and f"{ratio:.2f}" == "1.00"
-    written = f"{ratio:.3f}×" if near else ratio_text(ratio)
+    written = "–" if ratio is None else f"{ratio:.3f}×" if near else ratio_text(ratio)
     return f"{written} {DIFFERENCE[cell.verdict][0]}"
 
 

@@ -28,7 +28,10 @@ def samples(body: str, wanted: Iterable[str]) -> list[MetricSample]:
     if not kept:
         return []
     families = text_string_to_metric_families("\n".join(kept) + "\n")
-    return [sample for family in families for sample in family.samples]
+    try:
+        return [sample for family in families for sample in family.samples]
+    except OverflowError as error:  # the parser divides a timestamp of any number of digits
+        raise ValueError("a timestamp beyond all numbers") from error
 
 
 def is_prometheus(body: str) -> bool:

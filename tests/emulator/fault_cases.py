@@ -15,10 +15,10 @@ VALUES: dict[str, tuple[str, ...]] = {
     "error-in-stream": ("vllm", "openai", "flat"),
     "reasoning-deltas": ("reasoning_content", "reasoning"),
     "metrics-slow": ("0.4",),
-    "slow-headers": ("0.1", "0.5"),
+    "slow-headers": ("0.1", "2"),
     "byte-per-write": ("1", "7"),
 }
-OTHERWISE: dict[str, tuple[str, str]] = {"slow-headers=0.5": ("timeout", "no byte for 0.3 s")}
+OTHERWISE: dict[str, tuple[str, str]] = {"slow-headers=2": ("timeout", "no byte for 0.3 s")}
 
 
 @dataclass(frozen=True)

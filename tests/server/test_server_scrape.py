@@ -55,6 +55,11 @@ def test_whole_numbers_are_floats_and_those_beyond_floats_are_not_there():
     assert isinstance(rank.values["running"], float)
 
 
+def test_a_timestamp_beyond_floats_is_no_prometheus_text():
+    with pytest.raises(ValueError, match="timestamp"):
+        canonical(f"vllm:num_requests_running 1 1{'0' * 400}\n", vllm.ENGINE)
+
+
 def test_values_that_add_up_to_no_number_are_not_there():
     (rank,) = canonical(
         OLD + 'vllm:prompt_tokens_total{a="b"} 1e308\nvllm:prompt_tokens_total{a="c"} 1e308\n', vllm.ENGINE
