@@ -18,6 +18,7 @@ from loadgen.workload.plan import build
 from loadgen.workload.reuse import lru_ratio
 from loadgen.workload.scenario import Scenario, find, load
 
+RUNS = "runs: u: nobody else has them; p: a shared prefix; s: a session's; b: a block of the trace"
 LEVELS = {"p10": 10, "p50": 50, "p90": 90, "p99": 99, "max": 100}
 
 
@@ -66,6 +67,7 @@ def command(
         console.print(line, soft_wrap=True)
     if rows:
         console.print(_first_rows(plan, rows))
+        console.print(RUNS, soft_wrap=True)
     for note in plan.notes:
         console.print(f"note: {note}", soft_wrap=True)
 
