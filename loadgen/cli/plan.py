@@ -75,7 +75,7 @@ def command(
 def _head(path: Path, scenario: Scenario, plan: Plan) -> list[str]:
     limit = f", at most {scenario.limit.requests_per_second:g} requests/s" if scenario.limit else ""
     return [
-        f"{scenario.name}: {scenario.description}",
+        f"{scenario.name}: {scenario.description}" if scenario.description else scenario.name,
         f"{path}, plan {plan.digest}",
         f"endpoint {scenario.workload.endpoint}, seed {scenario.seed}, {scenario.repeats} blocks per arm{limit}",
     ]
@@ -114,7 +114,8 @@ def _sends(stage: StagePlan) -> str:
     spec = stage.spec
     if spec.concurrency is not None:
         until = f", until {spec.duration_s:g} s" if spec.duration_s is not None else ""
-        return f"{spec.concurrency} in flight{until}"
+        what = "in flight" if spec.sessions is None else f"session{'s' if spec.concurrency > 1 else ''} at a time"
+        return f"{spec.concurrency} {what}{until}"
     last_s = max(request.due_s or 0.0 for request in stage.requests)
     if spec.speed is not None:
         begun = "starts in " if spec.sessions is not None else ""

@@ -73,12 +73,13 @@ def _held(case: Case, decode: Decode, figures: tuple[Figure, ...]) -> Finding:
     verdict: Literal["holds", "does not hold", "cannot tell"] = "cannot tell"
     if most < HALF or least >= HALF:
         verdict = "holds" if most < HALF else "does not hold"
+    between = f"{text(least, 'ratio')} to {text(most, 'ratio')} over the interval"
     where = f"{max(root.center, 0):,.0f} tokens ({max(root.lo, 0):,.0f}–{max(root.hi, 0):,.0f})"
     return Finding(
         cause="short context",
         verdict=verdict,
         claim=f"{case.test} decodes one stream faster above a context of {where}; {text(share, 'ratio')} of "
-        f"this traffic's tokens are decoded above it ({text(least, 'ratio')} to {text(most, 'ratio')} over the interval).",
+        f"this traffic's tokens are decoded above it ({between}).",
         evidence=figures,
         advice="Traffic with longer contexts, or a lower cost per step (see conversion), would move it. In a batch the "
         "contexts of all its sequences add up, and a cost per step is shared."
