@@ -42,7 +42,9 @@ REACH = (
     click.option("--read-timeout", type=Finite(min=0, min_open=True), default=600.0, show_default=True),
     click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="CA bundle for https."),
     click.option("--insecure", is_flag=True, help="Do not verify the server's certificate."),
-    click.option("--scrape-interval", type=Finite(min=0.05), default=0.25, show_default=True, help="Seconds."),
+    click.option(
+        "--scrape-interval", type=Finite(min=0.05, max=3_600), default=0.25, show_default=True, help="Seconds."
+    ),
     click.option("--start-timeout", type=Finite(min=1), default=1800.0, show_default=True, help="Seconds."),
 )
 
