@@ -36,7 +36,7 @@ class Weight(Size):
         return None if value == "auto" else super().convert(value, param, ctx)
 
 
-COUNT = click.IntRange(min=1)
+COUNT = click.IntRange(1, 1_000_000_000)
 
 
 @click.command("estimate")
