@@ -19,10 +19,14 @@ from loadgen.errors import UserError
 from loadgen.experiment.simulate import simulated
 from loadgen.quantities import QUANTITIES, text
 from loadgen.records import Experiment, Plan
+from loadgen.report.write import write_file
 from loadgen.store import read_experiment, read_once
 
 COMPARED = ("output_tokens_per_s", "ttft_p50_s", "ttft_p99_s", "itl_p50_s", "running_mean", "preemptions")
 SCRAPED = ("running_mean",)  # of one stream this is the share of scrapes that fell into a request: no use
+
+
+PROFILE_KEYS = {b"step:", b"formats:"}  # lines that every written profile has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +108,7 @@ def command(
     run, plan = read_experiment(folder), read_once(folder, Plan)
     if plan is None:
         raise UserError(f"{folder}: no plan.json: the fit cannot be checked against the run's own plan")
-    out = out or folder / "profile.yaml"
+    out = _writable(out or folder / "profile.yaml")
     given = fit_shape.from_text(shape) if shape is not None else None
     found = calibrated(
         run,
@@ -118,8 +122,15 @@ def command(
     for line in lines(found):
         console.print(line, soft_wrap=True)
     console.print(_table(agreement(run, resimulated(found.profile, run, plan, seed=seed))))
-    out.write_text(as_yaml(found.profile), encoding="utf-8")
+    write_file(out, as_yaml(found.profile).encode())
     console.print(f"wrote {out}", soft_wrap=True)
+
+
+def _writable(out: Path) -> Path:
+    """`out`. Raises UserError if something else than a profile is there: a run's own file must not be lost."""
+    if out.exists() and (not out.is_file() or not set(out.read_bytes().splitlines()) >= PROFILE_KEYS):
+        raise UserError(f"--out {out}: exists and is no profile; should be another file")
+    return out
 
 
 def _table(rows: Iterator[Row]) -> Table:

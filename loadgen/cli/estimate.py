@@ -36,7 +36,7 @@ class Weight(Size):
         return None if value == "auto" else super().convert(value, param, ctx)
 
 
-COUNT = click.IntRange(min=1)
+COUNT = click.IntRange(1, 1_000_000_000)
 
 
 @click.command("estimate")
@@ -59,9 +59,9 @@ COUNT = click.IntRange(min=1)
 @click.option("--block", type=COUNT, help="Tokens of one KV block.  [16]")
 @click.option("--context", "contexts", type=COUNT, multiple=True, metavar="TOKENS",
               help="Show ratios at so many tokens; repeatable.  [the stages' mean requests]")  # fmt: skip
-@click.option("--prefill-speed", type=Finite(min=0, min_open=True), default=10_000.0, show_default=True,
+@click.option("--prefill-speed", type=Finite(min=1e-3), default=10_000.0, show_default=True,
               help="Prefill tokens per second to assume: says who is in flight together.")  # fmt: skip
-@click.option("--decode-gap", type=Finite(min=0, min_open=True), default=0.020, show_default=True,
+@click.option("--decode-gap", type=Finite(min=0, min_open=True, max=86_400), default=0.020, show_default=True,
               help="Seconds per output token to assume, likewise.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def command(scenario: str | None, *, prefill_speed: float, decode_gap: float, as_json: bool, **given: Any) -> None:

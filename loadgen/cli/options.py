@@ -56,7 +56,7 @@ REACH = (
     click.option("--insecure", is_flag=True, help="Do not verify the server's certificate."),
     click.option(
         "--scrape-interval",
-        type=Finite(min=0.05),
+        type=Finite(min=0.05, max=3_600),
         default=0.25,
         show_default=True,
         help="Seconds between readings of /metrics.",

@@ -37,9 +37,9 @@ def planned(name_or_path: str) -> tuple[Path, Scenario, Plan]:
               help="KV-cache capacity to compare with; may be given several times.")  # fmt: skip
 @click.option("--block", type=click.IntRange(min=1), default=1, show_default=True, help="Tokens of one KV block.")
 @click.option("--rows", type=click.IntRange(min=0), default=5, show_default=True, help="First requests to show.")
-@click.option("--prefill-speed", type=Finite(min=0, min_open=True), default=10_000.0, show_default=True,
+@click.option("--prefill-speed", type=Finite(min=1e-3), default=10_000.0, show_default=True,
               help="Prefill tokens per second to assume.")  # fmt: skip
-@click.option("--decode-gap", type=Finite(min=0, min_open=True), default=0.020, show_default=True,
+@click.option("--decode-gap", type=Finite(min=0, min_open=True, max=86_400), default=0.020, show_default=True,
               help="Seconds per output token to assume.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def command(

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 @click.option("--resume", type=click.Path(path_type=Path), help="Go on with an interrupted run directory.")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="Run directory [runs/SCENARIO-TIME].")
 @click.option(
-    "--scrape-interval", type=Finite(min=0.05), default=0.25, show_default=True, help="Seconds of virtual time."
+    "--scrape-interval",
+    type=Finite(min=0.05, max=3_600),
+    default=0.25,
+    show_default=True,
+    help="Seconds of virtual time.",
 )
 def command(scenario: str | None, arms: tuple[str, ...], **options: Any) -> int:
     """Computes what `compare` would measure, on a machine that a profile describes. No server runs.

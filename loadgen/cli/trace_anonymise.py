@@ -20,8 +20,12 @@ def _no_seed(ctx: click.Context, _: click.Parameter, given: str | None) -> None:
 @with_source
 @FORCED
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="File to write [default: SOURCE.anonymous.jsonl].")
-@click.option("--round-tokens", type=click.IntRange(min=1), default=1, metavar="N", help="Lengths to multiples of N.")
-@click.option("--jitter", type=Finite(min=0), default=0.0, metavar="SECONDS", help="Move times by up to so much.")
+@click.option(
+    "--round-tokens", type=click.IntRange(1, 1_000_000), default=1, metavar="N", help="Lengths to multiples of N."
+)
+@click.option(
+    "--jitter", type=Finite(0, 31_622_400), default=0.0, metavar="SECONDS", help="Move times by up to so much."
+)
 @click.option(
     "--k", type=click.IntRange(min=1), default=5, show_default=True, help="Merge classes that fewer sessions have."
 )

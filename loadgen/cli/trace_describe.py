@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loadgen.cli.options import Finite
-from loadgen.cli.trace_source import FORCED, as_asked, rows_line, span_line, with_source
+from loadgen.cli.trace_source import FORCED, as_asked, page, rows_line, span_line, with_source
 from loadgen.quantities import text
 
 if TYPE_CHECKING:  # the records' library is loaded when a trace is read, not for --help
@@ -25,9 +25,9 @@ LEVELS = ("mean", "p10", "p50", "p90", "p99", "max")
 @FORCED
 @click.option("--capacity", type=click.IntRange(min=1), metavar="TOKENS", help="KV-cache capacity: does it bind?")
 @click.option("--capacities", metavar="TOKENS,...", help="Of the hit curve [default: what fits the trace].")
-@click.option("--prefill-speed", type=Finite(min=0, min_open=True), default=10_000.0, show_default=True,
+@click.option("--prefill-speed", type=Finite(min=1e-3), default=10_000.0, show_default=True,
               help="Prefill tokens per second to assume.")  # fmt: skip
-@click.option("--decode-gap", type=Finite(min=0, min_open=True), default=0.020, show_default=True,
+@click.option("--decode-gap", type=Finite(min=0, min_open=True, max=86_400), default=0.020, show_default=True,
               help="Seconds per output token to assume.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
               help="Of instants within the steps of a coarse clock.")  # fmt: skip
@@ -40,6 +40,8 @@ def command(*, sources: tuple[Path, ...], force_units: bool, html: Path | None, 
     from loadgen.traces.describe import describe
     from loadgen.traces.outlook import outlook
 
+    if html is not None:
+        page(html, sources)
     began_s = time.perf_counter()
     of, columns = describe(sources, _asked(more), force_units=force_units, **_source(more))
     took_s = time.perf_counter() - began_s

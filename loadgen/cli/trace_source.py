@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # the records' library is loaded when a trace is read, not fo
 
     Counted = Header | Description
 
+PAGE = b"<!doctype html>"
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -65,11 +67,32 @@ def as_asked(
 def target(out: Path | None, sources: tuple[Path, ...], ending: str, overwrite: bool) -> Path:
     """The file to write: `out`, or one here named after the source. Raises click.UsageError if it may not be."""
     path = out or Path(f"{sources[0].name.split('.')[0] or 'trace'}{ending}")
+    if path.exists() and not path.is_file():
+        raise click.UsageError(f"{path}: is a folder or a device; should be a file")
     if path.exists() and not overwrite:
         raise click.UsageError(f"{path}: exists; --overwrite replaces it, -o names another file")
+    _not_a_source(path, sources)
+    return path
+
+
+def page(path: Path, sources: tuple[Path, ...]) -> Path:
+    """`path`, where a page may be written. Raises click.UsageError if something else than a page is there."""
+    _not_a_source(path, sources)
+    if path.exists() and not _is_page(path):
+        raise click.UsageError(f"--html {path}: exists and is no page; should be another file")
+    return path
+
+
+def _is_page(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(PAGE)).lower() in (PAGE, b"")
+
+
+def _not_a_source(path: Path, sources: tuple[Path, ...]) -> None:
     if any(source.exists() and path.exists() and source.samefile(path) for source in sources):
         raise click.UsageError(f"{path}: is the source; should be another file")
-    return path
 
 
 def rows_line(of: "Counted") -> str:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -51,7 +51,7 @@ class Front:
                 Route("/health", self._well),
                 Route("/ping", self._well, methods=["GET", "POST"]),
             ],
-            exception_handlers={Refusal: _refused, HTTPException: _failed},
+            exception_handlers={Refusal: _refused, ClientDisconnect: _gone, HTTPException: _failed},
         )
 
     async def _completions(self, request: Request) -> Response:
@@ -203,6 +203,11 @@ async def _watch(engine: Engine, ticket: Ticket, receive: Receive) -> None:
 
 def _json(content: object) -> Response:
     return Response(msgspec.json.encode(content), media_type=JSON)
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    """The client left before its request was whole: nobody hears this answer."""
+    return Response(status_code=400)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

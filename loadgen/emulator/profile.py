@@ -18,6 +18,10 @@ from loadgen.errors import UserError
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Nonnegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+# Bounds far beyond any machine, so that a slip of the pen is told and a simulation ends.
+Cost = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)]
+Bandwidth = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+Spread = Annotated[float, Field(ge=0, le=3, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(gt=0, le=1)]
 
@@ -60,14 +64,12 @@ class MemoryKeys(Keys):
 class StepKeys(Keys):
     """What every step costs in the base format; see `cost.StepCost`."""
 
-    fixed_s: Nonnegative = Field(description="of every step: launches, scheduling, the host")
-    weight_bandwidth_bytes_per_s: Positive = Field(description="at which model.weight_bytes are read")
-    attention_bandwidth_bytes_per_s: Positive = Field(description="at which the cache is read")
-    token_s: Nonnegative = Field(default=0, description="per token scheduled: compute")
-    sequence_s: Nonnegative = Field(default=0, description="per sequence that yields a token: sampling, streaming")
-    prefill_pair_s: Nonnegative = Field(
-        default=0, description="per pair of prefilled token and token that it attends to"
-    )
+    fixed_s: Cost = Field(description="of every step: launches, scheduling, the host")
+    weight_bandwidth_bytes_per_s: Bandwidth = Field(description="at which model.weight_bytes are read")
+    attention_bandwidth_bytes_per_s: Bandwidth = Field(description="at which the cache is read")
+    token_s: Cost = Field(default=0, description="per token scheduled: compute")
+    sequence_s: Cost = Field(default=0, description="per sequence that yields a token: sampling, streaming")
+    prefill_pair_s: Cost = Field(default=0, description="per pair of prefilled token and token that it attends to")
 
 
 class ReadKeys(Keys):
@@ -79,12 +81,12 @@ class ReadKeys(Keys):
     read_penalty: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
         default=1, description="factor on reading the cache: above 1 where it is not read in place"
     )
-    attention_bandwidth_bytes_per_s: Positive | None = Field(default=None, description="in place of step's")
-    prefill_pair_s: Nonnegative | None = Field(default=None, description="in place of step's")
-    sequence_s: Nonnegative | None = Field(default=None, description="in place of step's")
-    conversion_step_s: Nonnegative = Field(default=0, description="per step: scales, further launches")
-    conversion_stored_s: Nonnegative = Field(default=0, description="per token stored, decoded or prefilled")
-    conversion_prefill_s: Nonnegative = Field(default=0, description="per token prefilled, beside conversion_stored_s")
+    attention_bandwidth_bytes_per_s: Bandwidth | None = Field(default=None, description="in place of step's")
+    prefill_pair_s: Cost | None = Field(default=None, description="in place of step's")
+    sequence_s: Cost | None = Field(default=None, description="in place of step's")
+    conversion_step_s: Cost = Field(default=0, description="per step: scales, further launches")
+    conversion_stored_s: Cost = Field(default=0, description="per token stored, decoded or prefilled")
+    conversion_prefill_s: Cost = Field(default=0, description="per token prefilled, beside conversion_stored_s")
 
     @model_validator(mode="after")
     def _unfused_costs(self) -> "ReadKeys":
@@ -124,15 +126,19 @@ class SchedulerKeys(Keys):
 class NoiseKeys(Keys):
     """What makes steps differ; see `noise.NoiseSpec`. Spreads are standard deviations of the logarithm."""
 
-    step: Nonnegative = Field(default=0, description="spread of each step, independent")
-    start: Nonnegative = Field(default=0, description="spread of each process start: one factor until it ends")
-    wander: Nonnegative = Field(default=0, description="spread of a slow wandering that all arms on the machine share")
+    step: Spread = Field(default=0, description="spread of each step, independent")
+    start: Spread = Field(default=0, description="spread of each process start: one factor until it ends")
+    wander: Spread = Field(default=0, description="spread of a slow wandering that all arms on the machine share")
     wander_s: Positive = Field(default=60, description="its correlation time, s")
-    drift_per_hour: Annotated[float, Field(allow_inf_nan=False)] = Field(
+    drift_per_hour: Annotated[float, Field(ge=-10, le=10, allow_inf_nan=False)] = Field(
         default=0, description="relative slowdown per hour on the machine's clock"
     )
-    hiccups_per_minute: Nonnegative = Field(default=0, description="pauses at random times")
-    hiccup_s: Positive = Field(default=0.05, description="mean length of one, exponential, s")
+    hiccups_per_minute: Annotated[float, Field(ge=0, le=60_000, allow_inf_nan=False)] = Field(
+        default=0, description="pauses at random times"
+    )
+    hiccup_s: Annotated[float, Field(gt=0, le=3_600, allow_inf_nan=False)] = Field(
+        default=0.05, description="mean length of one, exponential, s"
+    )
 
 
 class Profile(Keys):
@@ -144,7 +150,7 @@ class Profile(Keys):
     device: str = Field(default="cuda", description="cuda or cpu: what the log's wording depends on")
     gpu: str | None = Field(default=None, description="the device's name as its driver tells it")
     version: str = Field(default="0.32.0", description="the vLLM whose log wording and metric names are used")
-    front_s: Nonnegative = Field(
+    front_s: Cost = Field(
         default=2e-4, description="s from sending to the engine's queue, in virtual time; a real front takes its own"
     )
     model: ModelKeys = Field(description="see below")

@@ -162,13 +162,20 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
+RECORD_BEGINS = b'{"request":'
+
+
 @contextmanager
 def _recording(path: str | None) -> Iterator[Callable[[ASGIApp], ASGIApp]]:
     if path is None:
         yield lambda app: app
         return
     try:
-        Path(path).touch()
+        with Path(path).open("ab+") as there:  # a folder, a place that cannot be written, are told here
+            if there.seekable():
+                there.seek(0)
+                if there.read(len(RECORD_BEGINS)) not in (RECORD_BEGINS, b""):
+                    raise UserError(f"--record {path}: exists and is no record; should be another file")
     except OSError as error:
         raise UserError(f"--record {path}: cannot write: {error.strerror}") from error
     with Path(path).open("w", encoding="utf-8") as file:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import tempfile
 from pathlib import Path
 
 from rich.console import Console
@@ -37,22 +38,15 @@ def plain_text(report: Report, *, columns: int = TEXT_COLUMNS, detail: bool = Tr
 
 def write_file(path: Path, content: bytes, again: str = "run the command again") -> Path:
     """Writes `path`, whole or not at all; gives it. Raises ExperimentError, which says `again`, if the disk refuses."""
-    part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            part = Path(folder) / "whole"  # in a folder of our own: no file of the user's can have this name
+            with part.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
     except OSError as error:
-        _forget(part)
         raise ExperimentError(f"{path}: cannot write: {error.strerror}; free some space, then {again}") from error
     return path
-
-
-def _forget(part: Path) -> None:
-    try:
-        part.unlink(missing_ok=True)
-    except OSError:
-        return  # the folder itself is missing or not a folder: there is nothing to clean

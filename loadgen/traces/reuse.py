@@ -178,7 +178,7 @@ class Stretches:
 
     def lru_ratio(self, depths: Ints, capacity_tokens: int) -> float:
         """The share of prompt tokens that an LRU cache of `capacity_tokens` would find."""
-        capacity = capacity_tokens // self.block_tokens
+        capacity = min(capacity_tokens // self.block_tokens, 2**62)  # what numpy holds
         blocks = np.where(depths < 0, 0, np.clip(capacity - depths, 0, self.blocks))
         return float(self.tokens(blocks).sum() / self.input_tokens.sum())
 

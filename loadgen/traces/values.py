@@ -34,7 +34,8 @@ def tokens(value: Any, place: Place, key: str) -> int:
     """A whole number of tokens."""
     if type(value) is int and 0 <= value < MOST_TOKENS:
         return value
-    raise place.wrong(key, value, "a whole number of tokens")
+    more = f" below {MOST_TOKENS:,}" if is_whole(value) else ""
+    raise place.wrong(key, value, f"a whole number of tokens{more}")
 
 
 def number(value: Any, place: Place, key: str, should: str) -> int | float:

@@ -33,6 +33,7 @@ from loadgen.traces.values import Place, blocks, name, number, tokens
 ENDINGS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 CLOCK_S = 1.0  # the published traces count whole seconds: an end and what waited for it may be so far apart
 MOST_NESTED = 16
+LOWEST_PER_S = 1e-6  # a conversation in twelve days
 SECONDS = "seconds, 0 or more"
 SPAWN = "subagent"
 
@@ -257,6 +258,8 @@ def _starts(options: Mapping[str, str]) -> tuple[Iterator[int], str | None]:
     if "starts_per_s" not in options:
         return itertools.repeat(0), None
     per_s = positive(options, "starts_per_s")
+    if per_s < LOWEST_PER_S:
+        raise UserError(f"--option starts_per_s: {per_s:g}: should be at least {LOWEST_PER_S:g}")
     draws = random.Random(f"{seed}")
     gaps_ns = (round(draws.expovariate(per_s) * 1e9) for _ in itertools.count())
     told = f"starts of conversations are drawn: {per_s:g}/s, exponential gaps, seed {seed}"

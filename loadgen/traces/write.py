@@ -3,7 +3,6 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,24 +22,22 @@ def write_trace(rows: Iterable[Row], out: Path, header: Callable[[Clock], Header
     been sorted, with the clock that has seen them. Temporary files lie next to `out`. Raises ExperimentError if the
     disk refuses; what `rows` raises is raised. `out` is then as it was.
     """
-    part = out.with_name(f"{out.name}.part")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder, part.open("wb") as file:
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
             sorter = Sorter(Path(folder))
             for row in rows:
                 sorter.add(row.at_ns, body(row))
-            written = _write(sorter, file, header)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(out)
+            part = Path(folder) / "whole"  # in a folder of our own: no file of the user's can have this name
+            with part.open("wb") as file:
+                written = _write(sorter, file, header)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(out)
     except OSError as error:
         raise ExperimentError(
             f"{out}: cannot write: {error.strerror or error}; free some space or choose another place"
         ) from error
-    finally:
-        with suppress(OSError):  # where the folder itself cannot be, there is nothing to take away
-            part.unlink(missing_ok=True)
     return written
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,23 +42,36 @@ PLAINER = {
     "model_attributes_type": "should be a mapping of keys",
     "dict_type": "should be a mapping of keys",
     "tuple_type": "should be a list",
-    "too_long": "should hold two values",
-    "too_short": "should hold two values at least",
     "string_type": "should be text, in quotes if it looks like something else",
     "string_pattern_mismatch": "should be of letters, digits, dot, dash, underscore, beginning with a letter or digit",
 }
+COUNTED = re.compile(r"should have (at least|at most) (\d+) items?\b")
+NUMBERS = {"1": "one value", "2": "two values"}
 AT_LEAST = ("greater than or equal to", "at least")
 AT_MOST = ("less than or equal to", "at most")
 
 
 def lines(path: Path, document: Document, error: ValidationError) -> Iterator[str]:
     """One line per complaint, in the order of the file; the first MOST_COMPLAINTS alone."""
-    found = {_line(path, document, entry) for entry in error.errors(include_url=False)[:MOST_COMPLAINTS]}
-    return (text for _, text in sorted(found))
+    entries = error.errors(include_url=False)
+    found = {_line(path, document, entry) for entry in entries if not _counted_wrong(entry, entries)}
+    return (text for _, text in sorted(found)[:MOST_COMPLAINTS])
+
+
+def _kind(entry: Any) -> str:
+    return str(entry.get("ctx", {}).get("kind", entry["type"]))
+
+
+def _counted_wrong(entry: Any, entries: Sequence[Any]) -> bool:
+    """True for a list that is too short only because an entry of it is wrong itself, and was not counted."""
+    place = entry["loc"]
+    return _kind(entry) == "too_short" and any(
+        len(other["loc"]) > len(place) and other["loc"][: len(place)] == place for other in entries
+    )
 
 
 def _line(path: Path, document: Document, entry: Any) -> tuple[int, str]:
-    kind = entry.get("ctx", {}).get("kind", entry["type"])
+    kind = _kind(entry)
     place = _place(document.data, entry["loc"], absent=kind == "missing")
     number = document.line(place)
     where = str(path) if number is None else f"{path}:{number}"
@@ -67,7 +81,7 @@ def _line(path: Path, document: Document, entry: Any) -> tuple[int, str]:
         if present and kind not in ("extra_forbidden", "invalid_key") and not isinstance(value, dict | list)
         else []
     )
-    return number or 0, ": ".join((where, dotted(place), *shown, _should(kind, entry["msg"], place)))
+    return number or 0, ": ".join((where, dotted(place), *shown, _should(kind, entry, place)))
 
 
 def dotted(place: Sequence[str | int]) -> str:
@@ -107,12 +121,14 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _should(kind: str, message: str, place: Place) -> str:
+def _should(kind: str, entry: Any, place: Place) -> str:
     if kind in ("extra_forbidden", "invalid_key"):
         return _nearest(place)
     if kind == "missing":
         return f"missing; required{_describe(place)}"
-    return PLAINER.get(kind) or message.replace("Input should", "should").replace(*AT_LEAST).replace(*AT_MOST)
+    if (counted := COUNTED.search(entry["msg"])) is not None:
+        return f"should hold {NUMBERS.get(counted[2], f'{counted[2]} values')} {counted[1]}"
+    return PLAINER.get(kind) or entry["msg"].replace("Input should", "should").replace(*AT_LEAST).replace(*AT_MOST)
 
 
 def _models(place: Place) -> tuple[type[Keys], ...]:

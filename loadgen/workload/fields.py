@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 
 UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 YEAR_S = 366 * 24 * 3600.0  # longer than anyone waits: a bound, so that no schedule overflows
+LOWEST_RATE = 1e-6  # once in twelve days: likewise
 DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
 
 
@@ -27,6 +28,12 @@ def _number(value: Any) -> Any:
         raise wrong("should be a number, without quotes or unit")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise wrong("should be a number")
+    return value
+
+
+def _rate(value: Any) -> Any:
+    if 0 < _number(value) < LOWEST_RATE:
+        raise wrong(f"should be at least {LOWEST_RATE}")
     return value
 
 
@@ -62,7 +69,7 @@ Streams = Annotated[int, Field(ge=1, le=100_000), BeforeValidator(_whole)]
 Blocks = Annotated[int, Field(ge=1, le=1_000), BeforeValidator(_whole)]
 Warmup = Annotated[int, Field(ge=0, le=100_000), BeforeValidator(_whole)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1), BeforeValidator(_whole)]
-Rate = Annotated[float, Field(gt=0, le=1e6), BeforeValidator(_number)]
+Rate = Annotated[float, Field(gt=0, le=1e6), BeforeValidator(_rate)]
 Share = Annotated[float, Field(gt=0, le=1), BeforeValidator(_number)]
 Exponent = Annotated[float, Field(ge=0, le=10), BeforeValidator(_number)]
 Variation = Annotated[float, Field(ge=0, le=100), BeforeValidator(_number)]

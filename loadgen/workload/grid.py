@@ -6,14 +6,17 @@ from pydantic import Field, field_validator
 
 from loadgen.workload.fields import Count, Keys, Streams, Tokens, Warmup, wrong
 
+MOST = 50  # contexts, or concurrencies: a map beyond that is neither measured nor read
 FEWEST_WAVES = 3  # one to fill the batch, two that end while it is full (analysis: the steady window)
 
 
 class Grid(Keys):
     """Closed loops of every concurrency with prompts of every length."""
 
-    contexts: tuple[Tokens, ...] = Field(min_length=2, description="prompt tokens, shortest first")
-    concurrency: tuple[Streams, ...] = Field(min_length=1, description="requests in flight, fewest first")
+    contexts: tuple[Tokens, ...] = Field(min_length=2, max_length=MOST, description="prompt tokens, shortest first")
+    concurrency: tuple[Streams, ...] = Field(
+        min_length=1, max_length=MOST, description="requests in flight, fewest first"
+    )
     output_tokens: Tokens = Field(description="output tokens of every request")
     waves: Annotated[Count, Field(ge=FEWEST_WAVES)] = Field(
         default=FEWEST_WAVES,

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,6 +130,8 @@ WRONG = [
     (["emulate", PROFILE, "--kv-cache-dtype", "int3"], "kv-cache-dtype=int3: profile"),
     (["emulate", PROFILE, "--log-version", "0.7.3"], "version 0.7.3: should be a vLLM release from 0.8 on"),
     (["emulate", PROFILE, "--record", "/no/folder/x"], "--record /no/folder/x: cannot write"),
+    (["emulate", PROFILE, "--record", "/"], "--record /: cannot write"),
+    (["emulate", PROFILE, "--record", "pyproject.toml"], "--record pyproject.toml: exists and is no record"),
     (["emulate", PROFILE, "--host", "203.0.113.1", "--port", "0"], "--host 203.0.113.1 --port 0: cannot listen"),
 ]
 
@@ -190,3 +193,12 @@ def test_a_comparison_of_two_emulated_arms_from_end_to_end(tmp_path):
         assert any(scrape.engines for scrape in block.scrapes)
     digests = [{(s.stage, s.warmup, s.index): s.text_digest for s in b.samples} for b in read_experiment(out).blocks]
     assert digests[0] == digests[1], "the arms of a repeat are told the same"
+
+
+def test_a_client_that_leaves_within_its_request_is_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
+    with server() as (_, url):
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+        assert httpx.get(f"{url}/health").status_code == 200
+    assert "Traceback" not in capfd.readouterr().err
