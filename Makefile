@@ -31,7 +31,7 @@ TINY := --shared deploy/vllm/tiny-cpu.yaml --model .cache/tiny-llama --restart n
 
 ENGINE ?= vllm
 
-demo: demo-$(ENGINE)  ## the main job: bf16 against fp8 KV cache on a real vLLM, one verdict (ENGINE=emulator: no vLLM, under a minute)
+demo: demo-$(ENGINE)  ## the main job: bf16 against fp8 KV cache on a real vLLM, one verdict (ENGINE=emulator: no vLLM, about a minute)
 
 demo-vllm: setup .cache/tiny-llama/config.json
 	$(BIN)/loadgen compare demo --arm bf16 --arm fp8 $(TINY) $(ARGS)

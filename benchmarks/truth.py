@@ -119,6 +119,7 @@ def head(spent_s: dict[int, list[float]], options: argparse.Namespace, targets: 
         "",
         f"Written by `{command}` on {date.today().isoformat()}, not by hand.",
         f"It took, with {options.jobs} processes: {times}.",
+        "Cores that do nothing else need the CPU time divided by their number.",
         "",
         "The engines are emulated in virtual time (`loadgen/emulator/`), so that what is true of them is known: it is",
         "planted. Every comparison is planned, recorded and judged by the code that judges a run on a real engine.",

@@ -3,7 +3,8 @@
 The same machines, traffic and noise, at 3 to 8 blocks per arm; every step of the test arm takes 2, 5, 10 or 30 %
 longer, or shorter by the same factor. The true ratio of a quantity is that of one block per arm without noise; in an
 open loop, where what a request finds depends on the noise before it, that of 16 blocks per arm with noise. 93 to 97 %
-of all intervals should cover it.
+of all intervals should cover it. In an open loop the truth has an error of its own: an interval of five blocks that
+is right in 95 % covers a mean of 16 blocks in 91 %.
 """
 
 from dataclasses import fields, replace

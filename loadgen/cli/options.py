@@ -38,12 +38,36 @@ REACH = (
         help="lean: loadgen's own; httpx: stock, for HTTP proxies.",
     ),
     click.option("--api-key-env", metavar="NAME", help="Environment variable that holds the bearer token."),
-    click.option("--connect-timeout", type=Finite(min=0, min_open=True), default=10.0, show_default=True),
-    click.option("--read-timeout", type=Finite(min=0, min_open=True), default=600.0, show_default=True),
+    click.option(
+        "--connect-timeout",
+        type=Finite(min=0, min_open=True),
+        default=10.0,
+        show_default=True,
+        help="Seconds for a connection.",
+    ),
+    click.option(
+        "--read-timeout",
+        type=Finite(min=0, min_open=True),
+        default=600.0,
+        show_default=True,
+        help="Seconds without a byte of an answer.",
+    ),
     click.option("--ca-file", type=click.Path(exists=True, dir_okay=False), help="CA bundle for https."),
     click.option("--insecure", is_flag=True, help="Do not verify the server's certificate."),
-    click.option("--scrape-interval", type=Finite(min=0.05), default=0.25, show_default=True, help="Seconds."),
-    click.option("--start-timeout", type=Finite(min=1), default=1800.0, show_default=True, help="Seconds."),
+    click.option(
+        "--scrape-interval",
+        type=Finite(min=0.05),
+        default=0.25,
+        show_default=True,
+        help="Seconds between readings of /metrics.",
+    ),
+    click.option(
+        "--start-timeout",
+        type=Finite(min=1),
+        default=1800.0,
+        show_default=True,
+        help="Seconds until a server must be ready.",
+    ),
 )
 
 

@@ -13,11 +13,12 @@ from loadgen.cli.show import Page
 from loadgen.quantities import text
 from loadgen.records import Plan, Request, StagePlan
 from loadgen.traces.read import read_trace
-from loadgen.workload.demand import Demand, Speeds, demand
+from loadgen.workload.demand import Demand, Speeds, demand, met
 from loadgen.workload.plan import build
 from loadgen.workload.reuse import lru_ratio
 from loadgen.workload.scenario import Scenario, find, load
 
+RUNS = "runs: u: nobody else has them; p: a shared prefix; s: a session's; b: a block of the trace"
 LEVELS = {"p10": 10, "p50": 50, "p90": 90, "p99": 99, "max": 100}
 
 
@@ -66,6 +67,7 @@ def command(
         console.print(line, soft_wrap=True)
     if rows:
         console.print(_first_rows(plan, rows))
+        console.print(RUNS, soft_wrap=True)
     for note in plan.notes:
         console.print(f"note: {note}", soft_wrap=True)
 
@@ -73,7 +75,7 @@ def command(
 def _head(path: Path, scenario: Scenario, plan: Plan) -> list[str]:
     limit = f", at most {scenario.limit.requests_per_second:g} requests/s" if scenario.limit else ""
     return [
-        f"{scenario.name}: {scenario.description}",
+        f"{scenario.name}: {scenario.description}" if scenario.description else scenario.name,
         f"{path}, plan {plan.digest}",
         f"endpoint {scenario.workload.endpoint}, seed {scenario.seed}, {scenario.repeats} blocks per arm{limit}",
     ]
@@ -112,7 +114,8 @@ def _sends(stage: StagePlan) -> str:
     spec = stage.spec
     if spec.concurrency is not None:
         until = f", until {spec.duration_s:g} s" if spec.duration_s is not None else ""
-        return f"{spec.concurrency} in flight{until}"
+        what = "in flight" if spec.sessions is None else f"session{'s' if spec.concurrency > 1 else ''} at a time"
+        return f"{spec.concurrency} {what}{until}"
     last_s = max(request.due_s or 0.0 for request in stage.requests)
     if spec.speed is not None:
         begun = "starts in " if spec.sessions is not None else ""
@@ -139,8 +142,12 @@ def _demands(demands: list[Demand]) -> Table:
 
 
 def _reused(plan: Plan, capacity: int, block: int) -> list[float]:
-    """By stage: the share of prompt tokens that a prefix cache of this capacity holds, one request after the other."""
-    return [lru_ratio(stage.requests, capacity, block) if stage.spec.reuse else 0.0 for stage in plan.stages]
+    """By stage: the share of prompt tokens that a prefix cache of this capacity holds when their requests come."""
+    asked = ((stage.spec, stage.requests) for stage in plan.stages)
+    return [
+        lru_ratio(met(requests, spec.concurrency, spec.duration_s), capacity, block) if spec.reuse else 0.0
+        for spec, requests in asked
+    ]
 
 
 def _capacity_lines(

@@ -20,7 +20,7 @@ from loadgen.store import read_experiment
     type=click.Choice(["text", "json", "html", "prometheus"]),
     default="text",
     show_default=True,
-    help="text also rewrites the report files in DIR; the others go to standard output alone.",
+    help="text also rewrites the report files in FOLDER; the others go to standard output alone.",
 )
 def command(folder: Path, detail: bool, form: str) -> None:
     """Renders the report of run directory FOLDER again."""

@@ -18,9 +18,9 @@ def as_yaml(profile: Profile) -> str:
 def lines(calibration: Calibration) -> Iterator[str]:
     """Each coefficient with its interval, how much the fit explains, and the notes."""
     fitted = calibration.fitted
-    yield f"{'term':32} {'value':>12}  {'95 % interval':27} what it is"
+    yield f"{'term':32} {'value':>12}  {'95 % interval':28} what it is"
     for term in fitted.terms:
-        yield f"{term.label:32} {_value(term):>12}  {_interval(term):27} {term.meaning}"
+        yield f"{term.label:32} {_value(term):>12}  {_interval(term):28} {term.meaning}"
     yield ""
     yield explained(fitted)
     yield ""
@@ -51,5 +51,10 @@ def _interval(term: Term) -> str:
 def _figure(term: Term, seconds: float) -> str:
     if term.name == "read_s_per_byte":
         speed = 1 / seconds if seconds > 1 / NO_READ_BYTES_PER_S else None
-        return "no limit" if speed is None else f"{speed / 1e9:.4g} GB/s"
-    return f"{seconds * 1e6:.4g} µs" if term.name != "prefill_pair_s" else f"{seconds * 1e9:.4g} ns"
+        return "no limit" if speed is None else f"{_digits(speed / 1e9)} GB/s"
+    return f"{_digits(seconds * 1e6)} µs" if term.name != "prefill_pair_s" else f"{_digits(seconds * 1e9)} ns"
+
+
+def _digits(value: float) -> str:
+    """Four digits, of large numbers all before the point: 16,570 and not 1.657e+04."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

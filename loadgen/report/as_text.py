@@ -82,7 +82,7 @@ def _verdicts(report: Report, console: Console, detail: bool) -> None:
     for headline in report.headlines:
         sign, mood = words.HEADLINE[headline.verdict]
         answer = (f"{sign} {headline.verdict.upper()}" if report.test else "", f"bold {STYLE[mood]}")
-        _print(console, Text.assemble((f"{words.ROLE[headline.role] + ': ':<13}", "bold"), answer))
+        _print(console, Text.assemble((f"{words.headline_title(report, headline) + ': ':<13}", "bold"), answer))
         _print(console, _text(headline.sentence), 2)
     if report.warnings:
         many = len(report.warnings)

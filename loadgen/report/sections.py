@@ -32,7 +32,7 @@ def verdict(report: Report) -> Element:
     if report.test is None or not report.headlines:
         said = words.NOT_JUDGED if report.test else words.NOT_COMPARED
         cards = [element("p", said, class_="card open")] + [
-            element("p", f"{words.ROLE[headline.role]}: {headline.sentence}", class_="card open")
+            element("p", f"{words.headline_title(report, headline)}: {headline.sentence}", class_="card open")
             for headline in report.headlines
         ]
     else:
@@ -58,7 +58,7 @@ def _card(report: Report, headline: Headline) -> Element:
     ]
     return element(
         "article",
-        element("p", words.ROLE[headline.role], class_="role"),
+        element("p", words.headline_title(report, headline), class_="role"),
         element("h3", badge(sign, headline.verdict, mood)),
         element("p", headline.sentence),
         element("dl", *figures) if figures else None,

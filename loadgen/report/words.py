@@ -4,7 +4,7 @@ import re
 from typing import Literal
 
 from loadgen.quantities import QUANTITIES, Unit, text
-from loadgen.records import Cell, Check, Estimate, Report, Slo, StageSpec
+from loadgen.records import Cell, Check, Estimate, Headline, Report, Slo, StageSpec
 
 Mood = Literal["good", "bad", "even", "open"]
 
@@ -160,6 +160,12 @@ def simulated(report: Report) -> str:
         which = f"profile{'s' if ' and ' in profiles else ''} {profiles}" if profiles else "a profile"
         return f"SIMULATED: no server ran; these figures follow from {which}."
     return SIMULATED if report.simulated else ""
+
+
+def headline_title(report: Report, headline: Headline) -> str:
+    """ "Saturated"; with the stage's name where several stages have that role."""
+    several = sum(one.role == headline.role for one in report.headlines) > 1
+    return f"{ROLE[headline.role]}, {headline.stage}" if several else ROLE[headline.role]
 
 
 def servers(report: Report) -> str:

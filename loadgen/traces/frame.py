@@ -215,8 +215,8 @@ class Clock:
             step = f" (steps of {self.quantum_s:g} s)" if self.quantum_s else ""
             yield (
                 f"{text(self.batched / self.rows, 'ratio')} of the rows share their instant with others: the trace's "
-                f"clock is coarse{step}; sent at these very times, requests come in batches (tails of TTFT are then "
-                "those of batches)"
+                f"clock is coarse{step}; sent at these very times, not spread over the steps, requests would come in "
+                "batches, and tails of TTFT would be those of batches"
             )
 
 

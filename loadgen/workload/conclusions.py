@@ -55,20 +55,20 @@ def _gains(one: StageEstimate) -> bool | None:
 
 
 def _memory(one: StageEstimate) -> str | None:
-    share = one.base.of_cache_ratio
-    if share is None:
+    share, held = one.base.of_cache_ratio, one.base.held
+    if share is None or held is None:
         return None
     if share <= ROOMY:
         return (
             f"{one.stage}: the whole demand fits in 16 bits with room: its peak takes {text(share, 'ratio')} of the "
             f"cache's memory; what a smaller format frees would stay empty"
         )
+    asks = f"{one.stage}: its peak asks for {text(share, 'ratio')} of the cache's memory in 16 bits, which"
+    if held >= one.in_flight:
+        return f"{asks} just hold all {one.in_flight:,} requests"
     others = ", ".join(f"{row.format} {row.held:,}" for row in one.formats[1:])
     more = f"; {others}" if others else ""
-    return (
-        f"{one.stage}: its peak asks for {text(share, 'ratio')} of the cache's memory in 16 bits, which hold "
-        f"{one.base.held:,} of {one.in_flight:,} requests{more}"
-    )
+    return f"{asks} hold {held:,} of {one.in_flight:,} requests{more}"
 
 
 def _time(one: StageEstimate) -> str | None:

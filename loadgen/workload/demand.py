@@ -63,7 +63,7 @@ class _Stay(NamedTuple):
 
 def demand(stage: StagePlan, speeds: Speeds, block_tokens: int = 1) -> Demand:
     """The demand of a stage's measured requests (at least one)."""
-    stays = _stays(stage, speeds)
+    stays = _stays(stage.requests, stage.spec.concurrency, speeds)
     last_s = max(stay.start_s for stay in stays)
     until_s = last_s if last_s > 0 else max(stay.end_s for stay in stays)
     lengths, peak_tokens, shared_token_s = _swept(stays, block_tokens, until_s)
@@ -79,11 +79,22 @@ def demand(stage: StagePlan, speeds: Speeds, block_tokens: int = 1) -> Demand:
     )
 
 
-def _stays(stage: StagePlan, speeds: Speeds) -> list[_Stay]:
-    if stage.spec.concurrency is None:
-        return _played(stage.requests, speeds, 0.0)
-    groups = sessions(stage.requests)
-    free_s = [0.0] * min(stage.spec.concurrency, len(groups))
+def met(
+    requests: Sequence[Request], concurrency: int | None, duration_s: float | None, speeds: Speeds | None = None
+) -> list[Request]:
+    """The requests in the order in which a server meets them; those that no time is left for are not among them.
+
+    Sessions that go on at once take turns: between two turns of one, a cache meets turns of all the others.
+    """
+    stays = sorted(_stays(requests, concurrency, speeds or Speeds()), key=lambda stay: stay.start_s)
+    return [stay.request for stay in stays if duration_s is None or stay.start_s < duration_s]
+
+
+def _stays(requests: Sequence[Request], concurrency: int | None, speeds: Speeds) -> list[_Stay]:
+    if concurrency is None:
+        return _played(requests, speeds, 0.0)
+    groups = sessions(requests)
+    free_s = [0.0] * min(concurrency, len(groups))
     stays = []
     for session in groups:
         found = _played(session, speeds, free_s[0])

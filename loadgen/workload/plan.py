@@ -16,6 +16,7 @@ from loadgen.records import Plan, Request, StagePlan, StageSpec, Trace, sessions
 from loadgen.workload import arrivals, contents, replay
 from loadgen.workload.composed import composed
 from loadgen.workload.contents import Content, kind_of
+from loadgen.workload.demand import met
 from loadgen.workload.fit import Fitted, fitted
 from loadgen.workload.model import Cell, Scenario, Stage
 from loadgen.workload.reuse import reuse
@@ -98,7 +99,7 @@ def _stage(scenario: Scenario, stage: Stage, rows: Fitted | None, earlier: Seque
         sessions=len(sessions(measured)) if waits else None,
         # A trace's keys are its stage's own; a shared prefix may be in the cache from earlier stages and the warm-up.
         reuse=reuse(
-            measured,
+            met(measured, stage.concurrency, stage.duration),
             before=() if traced is not None else (*earlier, *warm),
             curve=source is not None or scenario.families_of(stage) is not None,
         ),

@@ -72,6 +72,11 @@ def notes(stage: Stage, fitted: Fitted, turns: Sequence[Turn]) -> Iterator[str]:
     """How much of the trace the stage sends, and in which time."""
     if len(turns) < len(fitted.turns):
         yield f"{stage.name}: the first {len(turns):,} of {len(fitted.turns):,} rows"
+    if stage.concurrency == 1 and role(stage, _bare(turns)) == "saturated":
+        yield (
+            f"{stage.name}: turns of one session run side by side, so it is not judged as one stream: give the stage "
+            "input_tokens of its own"
+        )
     if stage.speed is not None:
         span_s = max(turn.at_s for turn in turns) - fitted.origin_s
         starts_s = max(turn.at_s for turn in turns if not turn.parents) - fitted.origin_s
@@ -90,9 +95,12 @@ def span(length_s: float) -> str:
     return f"{length_s:.1f} s"
 
 
+def _bare(turns: Sequence[Turn]) -> list[Request]:
+    return [Request(index=place, runs=(), output_tokens=1, after=turn.parents) for place, turn in enumerate(turns)]
+
+
 def _by_session(turns: Sequence[Turn]) -> list[Turn]:
-    bare = [Request(index=place, runs=(), output_tokens=1, after=turn.parents) for place, turn in enumerate(turns)]
-    order = [request.index for session in sessions(bare) for request in session]
+    order = [request.index for session in sessions(_bare(turns)) for request in session]
     new = {place: position for position, place in enumerate(order)}
     return [turns[place]._replace(parents=tuple(new[parent] for parent in turns[place].parents)) for place in order]
 

@@ -1,8 +1,9 @@
 """What a prefix cache could give a stage, from the runs of its prompts alone. Pure.
 
 Two prompts begin alike as far as their runs are equal: whole runs, and of the first that differs in length the shorter.
-Requests are taken one after the other in plan order, and what a server generated is never asked for again (answers fed
-back to it are the plan's own): a server whose requests overlap may find less, none can find more.
+Requests are taken one after the other, in the order given (see `demand.met`), and what a server generated is never
+asked for again (answers fed back to it are the plan's own): a server whose requests overlap may find less, and one
+whose requests come in another order more or less.
 """
 
 from collections import OrderedDict

@@ -232,7 +232,7 @@ def test_published_break_even_is_recovered_and_short_traffic_lies_below_it():
     assert made.share_above == 0
     found = {f.cause: f for f in report.findings}
     assert found["short context"].verdict == "holds"
-    assert "0% of this traffic's tokens" in found["short context"].claim
+    assert "0 % of this traffic's tokens" in found["short context"].claim
     assert found["conversion"].verdict == "holds"
     assert found["unused memory"].verdict == "holds"
 
@@ -240,7 +240,7 @@ def test_published_break_even_is_recovered_and_short_traffic_lies_below_it():
 def test_long_traffic_lies_above_the_break_even():
     found = findings(h100(saturated(lengths(30, (12_000, 20_000), (20, 40)), concurrency=4)))["short context"]
     assert found.verdict == "does not hold"
-    assert "100% of this traffic's tokens" in found.claim
+    assert "100 % of this traffic's tokens" in found.claim
 
 
 def test_traffic_on_both_sides_of_the_interval_cannot_tell():

@@ -138,9 +138,9 @@ HEADINGS = {
 }
 INTRODUCTION = f"""# Planted faults, and how each one ends
 
-The emulated engine can be told to misbehave: `loadgen emulate PROFILE --fault NAME[=VALUE][@EVERY]`, one switch per
-fault. It spoils every EVERY-th completion request that asks for a stream (default: every one), or every EVERY-th
-reading of `/metrics`; `process-dies@20` dies at the twentieth.
+The [emulated engine](emulator-front.md) can be told to misbehave: `loadgen emulate PROFILE --fault
+NAME[=VALUE][@EVERY]`, one switch per fault. It spoils every EVERY-th completion request that asks for a stream
+(default: every one), or every EVERY-th reading of `/metrics`; `process-dies@20` dies at the twentieth.
 
 The tests write these tables from what they see, and fail where it changes. *Ends as* is the kind of the sample's
 failure, *detail* a part of its detail, or a remark. The last column is a stage of {REQUESTS} requests, one after

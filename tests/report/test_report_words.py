@@ -152,3 +152,11 @@ def test_notes_that_say_what_more_blocks_would_show_are_summed_up_save_in_detail
         "If the effects seen are real, up to 23 blocks per arm would show them."
     ]
     assert "4 blocks would have shown 1.11x" in rows.stage_notes(shown, detail=True)
+
+
+def test_a_headline_names_its_stage_where_several_have_its_role() -> None:
+    report = comparison()
+    first, last = report.headlines
+    assert words.headline_title(report, last) == "Saturated"
+    both = msgspec.structs.replace(report, headlines=(msgspec.structs.replace(first, role="saturated"), last))
+    assert [words.headline_title(both, one) for one in both.headlines] == ["Saturated, one", "Saturated, full"]

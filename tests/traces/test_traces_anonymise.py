@@ -82,8 +82,9 @@ def exported(path: Path, out: str = "out.jsonl", **asked: object) -> tuple[str, 
 @pytest.mark.parametrize("asked", [{}, {"round_tokens": 16, "jitter_s": 5.0}, {"kinds": "drop"}])
 def test_no_secret_is_found(tmp_path: Path, asked: dict[str, object]) -> None:
     text, _ = exported(planted(tmp_path), **asked)
-    for secret in (*SECRETS, "acme", "alice", "secret", "rare", "77001"):
+    for secret in (*SECRETS, "acme", "alice", "secret", "rare"):
         assert secret not in text
+    assert "77001" not in re.sub(r"\.\d+", "", text)  # a jitter's own fraction may hold any digits
     strings = re.findall(r'"((?:[^"\\]|\\.)*)"', text.split("\n", 1)[1])
     allowed = {"t", "in", "out", "blocks", "id", "session", "turn", "after", "think", "cached", "class", "dur", "other"}
     assert {one for one in strings if not one.isdecimal()} <= allowed

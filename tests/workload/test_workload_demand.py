@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from loadgen.records import Request, Run, StagePlan, StageSpec
-from loadgen.workload.demand import Speeds, demand
+from loadgen.workload.demand import Speeds, demand, met
 from loadgen.workload.reuse import reused_ratio
 
 SPEEDS = Speeds(prefill_tokens_per_s=1_000, decode_gap_s=0.1)
@@ -98,3 +98,19 @@ def test_the_mean_never_exceeds_the_peak_nor_the_peak_the_sum(
     assert 0 <= wanted.mean_tokens <= wanted.peak_tokens * (1 + 1e-9)
     assert wanted.peak_tokens <= sum(one.prompt_tokens + one.output_tokens for one in requests)
     assert wanted.in_flight <= (concurrency or len(requests))
+
+
+def test_a_server_meets_sessions_that_go_on_at_once_in_turns_and_no_more_than_time_allows():
+    def turn(index: int, after: int | None) -> Request:
+        return Request(
+            index=index,
+            runs=(Run(f"s:{index // 2}", 100),),
+            output_tokens=50,
+            after=None if after is None else (after,),
+            think_s=1.0,
+        )
+
+    plan = [turn(0, None), turn(1, 0), turn(2, None), turn(3, 2), turn(4, None), turn(5, 4)]
+    assert [request.index for request in met(plan, 2, None)] == [0, 2, 1, 3, 4, 5]
+    assert [request.index for request in met(plan, 1, None)] == [0, 1, 2, 3, 4, 5]
+    assert [request.index for request in met(plan, 2, 3.5)] == [0, 2, 1, 3, 4]  # a turn takes 1.01 s

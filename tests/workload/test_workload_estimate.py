@@ -155,6 +155,11 @@ def test_a_stage_that_does_not_fit_says_what_each_format_holds() -> None:
     )
 
 
+def test_a_stage_that_only_just_fits_is_not_said_to_hold_so_many_of_so_many() -> None:
+    told = conclusions([estimated(stage(100, 10), 448, None)], FORMATS)
+    assert told.sentences[0].endswith("of the cache's memory in 16 bits, which just hold all 4 requests")
+
+
 def test_contexts_short_of_a_residual_or_a_window_are_told() -> None:
     formats = [FORMATS[0], held("kivi:int2_g32", LLAMA_8B)]
     told = conclusions([estimated(stage(60, 10), None, None, formats)], formats)

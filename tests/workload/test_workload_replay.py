@@ -142,6 +142,14 @@ def test_a_closed_loop_takes_whole_sessions(tmp_path: Path) -> None:
     assert sent(plan) == [(None, None, 0), (None, (0,), 4.0), (None, (1,), 1.5), (None, None, 0), (None, None, 0)]
     assert sent(plan, 1) == sent(plan)[:2]
     assert "b: the first 2 of 5 rows" in plan.notes
+    assert not any("side by side" in note for note in plan.notes)
+
+
+def test_one_session_at_a_time_that_fans_out_is_not_one_stream_and_a_note_says_so(tmp_path: Path) -> None:
+    rows = [row(0, id="a"), row(1, id="b", after=("a",)), row(1, id="c", after=("a",))]
+    plan = planned(tmp_path, rows, stages="stages: [{name: one, concurrency: 1}]")
+    assert plan.stages[0].spec.role == "saturated"
+    assert any(note.startswith("one: turns of one session run side by side") for note in plan.notes)
 
 
 def test_a_rate_begins_sessions(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Literal
 from loadgen.analysis.case import Case
 from loadgen.analysis.decompose import Decode, traffic_contexts
 from loadgen.analysis.wording import digits, times
+from loadgen.quantities import text
 from loadgen.records import Figure, Finding
 
 HALF = 0.5
@@ -55,7 +56,7 @@ def _outside(case: Case, decode: Decode) -> str:
         return ""
     share = float(((contexts < decode.low) | (contexts > decode.high)).mean())
     where = f" ({decode.low:,.0f} to {decode.high:,.0f} tokens)"
-    return f"{where}; {share:.0%} of this traffic's tokens lie outside" if share >= 0.005 else where
+    return f"{where}; {text(share, 'ratio')} of this traffic's tokens lie outside" if share >= 0.005 else where
 
 
 def _held(case: Case, decode: Decode, figures: tuple[Figure, ...]) -> Finding:
@@ -72,12 +73,13 @@ def _held(case: Case, decode: Decode, figures: tuple[Figure, ...]) -> Finding:
     verdict: Literal["holds", "does not hold", "cannot tell"] = "cannot tell"
     if most < HALF or least >= HALF:
         verdict = "holds" if most < HALF else "does not hold"
+    between = f"{text(least, 'ratio')} to {text(most, 'ratio')} over the interval"
     where = f"{max(root.center, 0):,.0f} tokens ({max(root.lo, 0):,.0f}–{max(root.hi, 0):,.0f})"
     return Finding(
         cause="short context",
         verdict=verdict,
-        claim=f"{case.test} decodes one stream faster above a context of {where}; {share:.0%} of this traffic's tokens "
-        f"are decoded above it ({least:.0%} to {most:.0%} over the interval).",
+        claim=f"{case.test} decodes one stream faster above a context of {where}; {text(share, 'ratio')} of "
+        f"this traffic's tokens are decoded above it ({between}).",
         evidence=figures,
         advice="Traffic with longer contexts, or a lower cost per step (see conversion), would move it. In a batch the "
         "contexts of all its sequences add up, and a cost per step is shared."
