@@ -140,7 +140,11 @@ def read(text: str, path: Path, rules: Rules = _Plain) -> Document:
         raise UserError(f"{where}: not YAML: {told}{column}") from error
     except RecursionError as error:
         raise UserError(f"{path}: nested too deeply; should be a mapping of keys") from error
-    except yaml.YAMLError as error:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        OverflowError,
+    ) as error:  # the last two: an escape beyond Unicode, %YAML 1.999...
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
 
 

@@ -76,6 +76,13 @@ def test_a_value_that_is_none_is_refused_in_one_line(value: str) -> None:
     assert len(complaint) < 200
 
 
+@pytest.mark.parametrize(
+    "text", ['"\\UFFFFFFFF"', '"\\U00110000"', "%YAML 1." + "9" * 5000 + "\n--- a", "%YAML 2.0\n--- a"]
+)
+def test_what_the_scanner_itself_stumbles_over_is_one_complaint(text: str) -> None:
+    assert refused(text).startswith("f.yaml")
+
+
 def test_native_rules_are_those_of_engines_and_dates_stay_text() -> None:
     text = "a: yes\nb: 010\nc: 1e3\nd: 2001-12-14\ne: =\nf: 2001-99-99\n"
     native = {"a": True, "b": 8, "c": "1e3", "d": "2001-12-14", "e": "=", "f": "2001-99-99"}
