@@ -35,7 +35,10 @@ command = click.Command(
     context_settings={"ignore_unknown_options": True},
     help="""Serve an emulated engine until Ctrl-C: vLLM's endpoints, metrics and log, with a truth that is known.
 
-    PROFILE is a name in deploy/emulator/profiles, such as h100-llama3.1-8b, or a YAML file. Further
-    flags are the engine's, as vLLM takes them: --kv-cache-dtype fp8, --max-num-seqs 64, --no-enable-prefix-caching.
+    PROFILE is a name in deploy/emulator/profiles, such as h100-llama3.1-8b, or a YAML file.
+
+    \b
+    Further flags are the engine's, as vLLM takes them:
+      --kv-cache-dtype fp8 --max-num-seqs 64 --no-enable-prefix-caching
     """,
 )

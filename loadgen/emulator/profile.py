@@ -20,7 +20,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Nonnegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 # Bounds far beyond any machine, so that a slip of the pen is told and a simulation ends.
 Cost = Annotated[float, Field(ge=0, le=3_600, allow_inf_nan=False)]
-Bandwidth = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+Bandwidth = Annotated[float, Field(ge=1e-3, allow_inf_nan=False)]
 Spread = Annotated[float, Field(ge=0, le=3, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(gt=0, le=1)]
