@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 from loadgen.traces.rows import About, Dropped, Format, Head, Item, Row, Source
 from loadgen.traces.sources import first_object, objects
-from loadgen.traces.values import Place, blocks, name, number, tokens
+from loadgen.traces.values import CHARACTERS_PER_TOKEN, Place, blocks, estimated_tokens, name, number, tokens
 
 BLOCK_TOKENS = 512
 LENGTHS = ("input_length", "text_input", "messages", "payload")
 TIMES = ("timestamp", "delay")
-CHARACTERS_PER_TOKEN = 4
 NS_PER_MS = 1_000_000
 
 
@@ -95,7 +94,7 @@ class _Reading:
         if given[0] == "input_length":
             return tokens(row["input_length"], place, "input_length")
         self.estimated += 1
-        return -(-_characters(row[given[0]]) // CHARACTERS_PER_TOKEN)
+        return estimated_tokens(row[given[0]])
 
 
 def rows(source: Source) -> Iterator[Item]:
@@ -122,15 +121,6 @@ def _blocks(row: dict[str, Any], input_tokens: int, place: Place) -> tuple[int, 
         should = f"{expected} for input_length {input_tokens} (blocks of {BLOCK_TOKENS} tokens)"
         raise place.wrong("number of hash_ids", len(ids), should)
     return ids
-
-
-def _characters(value: Any) -> int:
-    """Of every text in a value, however deep: a JSON value's depth is bounded by its decoder."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(_characters, value.values()))
-    return sum(map(_characters, value)) if isinstance(value, list) else 0
 
 
 FORMAT = Format(

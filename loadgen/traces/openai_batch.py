@@ -14,9 +14,8 @@ from loadgen.traces.keys import line_has
 from loadgen.traces.rows import About, Dropped, Format, Head, Item, Row, Source
 from loadgen.traces.sources import objects
 from loadgen.traces.turns import required_id
-from loadgen.traces.values import Place, name, tokens
+from loadgen.traces.values import CHARACTERS_PER_TOKEN, Place, estimated_tokens, name, tokens
 
-CHARACTERS_PER_TOKEN = 4
 PROMPTS = ("messages", "prompt", "input", "instructions", "tools")
 LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 CLOSED = "a batch has no arrivals: all requests stand at 0 s; send them in a closed loop"
@@ -103,19 +102,10 @@ def _request(row: dict[str, Any], place: Place) -> Row | Dropped:
         return Dropped(f"no {LIMITS[1]} to estimate the output from")
     return Row(
         at_ns=0,
-        input_tokens=-(-sum(_characters(body.get(key)) for key in PROMPTS) // CHARACTERS_PER_TOKEN),
+        input_tokens=estimated_tokens(*(body.get(key) for key in PROMPTS)),
         output_tokens=tokens(body[limit], place, f"body.{limit}"),
         kind=name(body.get("model"), place, "body.model"),
     )
-
-
-def _characters(value: Any) -> int:
-    """Of every text in a value, however deep: a JSON value's depth is bounded by its decoder."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(_characters, value.values()))
-    return sum(map(_characters, value)) if isinstance(value, list) else 0
 
 
 FORMAT = Format(

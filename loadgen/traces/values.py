@@ -8,6 +8,7 @@ from loadgen.traces.rows import blocks_fit, malformed
 
 MOST_TOKENS = 10**9
 LONGEST_ID = 200  # characters: what is longer is text, and text has no place in a trace
+CHARACTERS_PER_TOKEN = 4
 
 
 class Place(NamedTuple):
@@ -69,3 +70,17 @@ def covering(ids: tuple[int, ...], input_tokens: int, block_tokens: int, place: 
         should = f"{-(-input_tokens // block_tokens)} for {input_tokens} input tokens (blocks of {block_tokens} tokens)"
         raise place.wrong(f"number of {key}", len(ids), should)
     return ids
+
+
+def estimated_tokens(*texts: Any) -> int:
+    """About how many tokens the text in these JSON values has, at CHARACTERS_PER_TOKEN; the text is not kept."""
+    return -(-sum(map(_characters, texts)) // CHARACTERS_PER_TOKEN)
+
+
+def _characters(value: Any) -> int:
+    """Of every text in a value, however deep: a JSON value's depth is bounded by its decoder."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_characters, value.values()))
+    return sum(map(_characters, value)) if isinstance(value, list) else 0
